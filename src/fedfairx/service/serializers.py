@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import astuple
-from importlib.metadata import version
+from functools import cache
+from importlib import metadata
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -153,6 +154,12 @@ def _lift(earned: Earnings) -> schemas.LiftSeen | None:
     )
 
 
+@cache  # reading it from the installation takes longer than the rest of a page
+def version() -> str:
+    """The version of FedFairX that is installed."""
+    return metadata.version("fedfairx")
+
+
 def status(queue: WriteQueue) -> schemas.Status:
     """How the process runs, whose write queue this is."""
     metrics = queue.metrics
@@ -162,7 +169,7 @@ def status(queue: WriteQueue) -> schemas.Status:
     except StorageError:
         size = free = None
     operations = [schemas.OperationSeen(*astuple(each)) for each in metrics.answered()]
-    return schemas.Status(version("fedfairx"), metrics.started, queue.waiting, size, free, operations)
+    return schemas.Status(version(), metrics.started, queue.waiting, size, free, operations)
 
 
 def _schema(agent: Agent, schema: Schema, *, exact: bool) -> schemas.SchemaSeen:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import QueryParams
@@ -106,7 +105,7 @@ async def report(served: ServedAgent, query: QueryParams, exact: bool) -> View:
         **shown,
         "overview": await overview(served, query, exact),
         "privacy": await privacy(served, query, exact),
-        "version": version("fedfairx"),
+        "version": serializers.version(),
         "features": [] if served.featureless else serializers.columns(served),
         "minimum_share": agent.options.minimum_share,
         "model_version": agent.model_version,
@@ -120,5 +119,5 @@ def _report_number(served: ServedAgent, chosen: View, looked: ExposureSnapshot, 
     """The number of a report: the same for the same agent, period and log, and no other."""
     settings = served.settings
     told = (served.agent.name, chosen, looked.first, looked.last, looked.table.decisions, head)
-    rules = (repr(served.agent.merit), settings.tolerance, settings.noise_sd, version("fedfairx"))
+    rules = (repr(served.agent.merit), settings.tolerance, settings.noise_sd, serializers.version())
     return hashlib.sha256(repr((told, rules)).encode()).hexdigest()[:12]
