@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,21 @@ from fedfairx.storage.api_keys import ApiKeys
 from fedfairx.storage.queries import matching
 from market import fill
 from servers import missing
+from service_helpers import until
 
 pytestmark = pytest.mark.process
 
 AXE = Path(__file__).with_name("axe.min.js").read_text(encoding="utf-8")
-VIOLATIONS = "axe.run({resultTypes: ['violations']}).then(result => result.violations.map(each => each.id))"
+LOOK = "rules => axe.run(rules).then(result => [result.violations, result.passes.length])"
+ALIKE = """() => {  // remove rows whose elements and classes are those of two other rows
+    const kinds = {};
+    for (const row of document.querySelectorAll("tbody tr")) {
+        const each = [row, ...row.querySelectorAll("*")];
+        const kind = each.map(one => `${one.tagName} ${one.getAttribute("class")}`).join();
+        kinds[kind] = (kinds[kind] || 0) + 1;
+        if (kinds[kind] > 2) row.remove();
+    }
+}"""
 COLOURS = ["color-contrast", "link-in-text-block"]  # axe's rules that look at them
 PATHS = [
     *(path for path, _ in PAGES.values()),
@@ -38,6 +49,15 @@ PATHS = [
     "/exposure?period=last-month",
     "/sign-in",
 ]
+
+
+@dataclass
+class Watched:
+    """A page of a browser, with all that its console said and all addresses that it asked."""
+
+    page: Any
+    said: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
 
 
 class Site:
@@ -64,6 +84,22 @@ class Site:
         self._thread.join()
 
 
+def load_axe(page: Any) -> None:
+    """Have axe in a page, which takes the longer the more rows there are, and sees no more in a third one."""
+    page.evaluate(ALIKE)
+    page.evaluate(AXE)
+
+
+def violations(page: Any, *rules: str, least: int = 15) -> list[tuple[str, str, str]]:
+    """What axe finds, by all of its rules or by some; more than `least` of them must find nothing wrong."""
+    found, passed = page.evaluate(
+        LOOK, {"resultTypes": ["violations"]} | ({"runOnly": rules} if rules else {})
+    )
+    assert passed > least  # it did look
+    nodes = [(each["id"], each["nodes"][0]) for each in found]
+    return [(name, node["html"][:200], node["failureSummary"]) for name, node in nodes]
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     program = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -77,6 +113,25 @@ def browser() -> Iterator[Any]:
         found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield found
         found.close()
+
+
+@pytest.fixture(scope="module")
+def watched(browser: Any) -> Watched:
+    """One page for all tests that need nothing else: a new one is a process, and half a second."""
+    context = browser.new_context()
+    made = Watched(context.new_page())
+    context.on("console", lambda message: made.said.append(message.text))
+    context.on("weberror", lambda error: made.said.append(str(error.error)))
+    context.on("request", lambda request: made.asked.append(request.url))
+    return made
+
+
+@pytest.fixture
+def tab(watched: Watched) -> Any:
+    """That page, large and light."""
+    watched.page.set_viewport_size({"width": 1280, "height": 720})
+    watched.page.emulate_media(color_scheme="light", media="null", reduced_motion="no-preference")
+    return watched.page
 
 
 @pytest.fixture(scope="module")
@@ -102,86 +157,87 @@ def member(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     site.stop()
 
 
-@pytest.mark.parametrize("width", [390, 1200])
 @pytest.mark.parametrize("path", ["/", "/federation"])
-def test_a_member_has_a_page_that_fits(browser: Any, member: Site, width: int, path: str) -> None:
-    context = browser.new_context(viewport={"width": width, "height": 844}, bypass_csp=True)
-    page = context.new_page()
-    page.goto(member.url + path)
-    assert page.get_by_text("Nothing more is shared").count() >= 1
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.evaluate(AXE)
-    assert page.evaluate(VIOLATIONS) == []
-    context.close()
+def test_a_member_has_a_page_that_fits(tab: Any, member: Site, path: str) -> None:
+    tab.goto(member.url + path)
+    assert tab.get_by_text("Nothing more is shared").count() >= 1
+    load_axe(tab)
+    for width in (390, 1200):
+        tab.set_viewport_size({"width": width, "height": 844})
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        assert violations(tab) == []
 
 
-def test_a_member_with_secure_aggregation_has_a_page_that_fits(browser: Any, tmp_path: Path) -> None:
+def test_a_member_with_secure_aggregation_has_a_page_that_fits(tab: Any, tmp_path: Path) -> None:
     terms = Terms(dimension=3, agents=3, horizon=20, epsilon=2.0, aggregation="secure")
     names = ("org1", "org2", "organisation-with-a-long-name")
     create_federation(tmp_path, terms, dict.fromkeys(names), transport="sqlite")
     site = Site(tmp_path / "org1" / "data" / "agent.sqlite", federation=str(tmp_path / "org1"))
-    context = browser.new_context(bypass_csp=True)
-    page = context.new_page()
-    page.goto(site.url + "/federation")
-    assert page.get_by_text("What is claimed, and against whom").count() == 1
-    assert page.get_by_text("waits for org2 (key)").count() == 1
+
+    def waits() -> bool:
+        tab.goto(site.url + "/federation")
+        return bool(tab.get_by_text("waits for org2 (key)").count() == 1)
+
+    until(waits)  # it has looked for messages
+    assert tab.get_by_text("What is claimed, and against whom").count() == 1
     for width in (390, 1200):
-        page.set_viewport_size({"width": width, "height": 844})
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.evaluate(AXE)
-    assert page.evaluate(VIOLATIONS) == []
-    context.close()
+        tab.set_viewport_size({"width": width, "height": 844})
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    load_axe(tab)
+    assert violations(tab) == []
     site.stop()
 
 
-def test_a_browser_has_nothing_to_complain_about(browser: Any, site: Site) -> None:
-    """No violation of the content security policy, no error in a script, nothing asked of another host."""
-    context = browser.new_context()
-    said: list[str] = []
-    asked: list[str] = []
-    context.on("console", lambda message: said.append(message.text))
-    context.on("weberror", lambda error: said.append(str(error.error)))
-    context.on("request", lambda request: asked.append(request.url))
-    pages = []
-    for path in PATHS:
-        page = context.new_page()
-        page.goto(site.at(path))
-        pages.append(page)
-    for page in pages:  # half a second without a request, for all at once
-        page.wait_for_load_state("networkidle")
-    assert said == []
-    assert len(asked) > len(PATHS)
-    assert {url for url in asked if not url.startswith(site.url)} == set()
-    page.goto(site.url + "/")
-    assert page.locator(".plot canvas").count() == 1
-    page.goto(site.url + "/exposure")
-    page.get_by_role("link", name="Cy Ltd").click()
-    page.get_by_role("heading", name="Cy Ltd over time").wait_for()
-    assert page.locator(".plot canvas").count() == 1
-    context.close()
+@pytest.fixture(scope="module", params=PATHS)
+def opened(request: pytest.FixtureRequest, watched: Watched, site: Site) -> Watched:
+    """Each page on a telephone, for all tests of it."""
+    watched.said.clear()
+    watched.asked.clear()
+    watched.page.set_viewport_size({"width": 390, "height": 844})
+    watched.page.emulate_media(color_scheme="light")
+    watched.page.goto(site.at(request.param))
+    return watched
 
 
-@pytest.mark.parametrize("width", [390, 1200])
-def test_axe_finds_no_violation(browser: Any, site: Site, width: int) -> None:
-    context = browser.new_context(
-        viewport={"width": width, "height": 844}, bypass_csp=True, reduced_motion="reduce"
+def test_it_fits_a_telephone(opened: Watched) -> None:
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 390
+    small = opened.page.evaluate(
+        """[...document.querySelectorAll("main *")].filter(each => each.childNodes.length
+            && [...each.childNodes].some(node => node.nodeType === 3 && node.textContent.trim())
+            && getComputedStyle(each).display !== "none"
+            && parseFloat(getComputedStyle(each).fontSize) < 10.9)
+            .map(each => each.outerHTML.slice(0, 100))"""
     )
-    page = context.new_page()
-    look = "rules => axe.run(rules).then(result => [result.violations, result.passes.length])"
-    rules: dict[str, Any] = {"resultTypes": ["violations"]}
-    for path in PATHS:
-        page.goto(site.at(path))
-        page.evaluate(AXE)
-        for scheme, more, least in (("light", {}, 15), ("dark", {"runOnly": COLOURS}, 0)):
-            page.emulate_media(color_scheme=scheme)  # which changes colours and nothing else
-            found, passed = page.evaluate(look, rules | more)
-            told = [
-                (each["id"], each["nodes"][0]["html"][:200], each["nodes"][0]["failureSummary"])
-                for each in found
-            ]
-            assert told == [], (path, scheme)
-            assert passed > least  # it did look
-    context.close()
+    assert small == []
+
+
+def test_axe_finds_no_violation(opened: Watched) -> None:
+    page = opened.page
+    page.emulate_media(reduced_motion="reduce")
+    load_axe(page)
+    for width in (390, 1200):
+        page.set_viewport_size({"width": width, "height": 844})
+        page.emulate_media(color_scheme="light")
+        assert violations(page) == []
+        page.emulate_media(color_scheme="dark")  # which changes colours and nothing else
+        assert violations(page, *COLOURS, least=0) == []
+
+
+def test_a_browser_has_nothing_to_complain_about(opened: Watched, site: Site) -> None:
+    """No violation of the content security policy, no error in a script, nothing asked of another host."""
+    opened.page.wait_for_load_state("networkidle")  # half a second without a request
+    assert opened.said == []
+    assert len(opened.asked) > 1
+    assert {url for url in opened.asked if not url.startswith(site.url)} == set()
+
+
+def test_there_are_charts(tab: Any, site: Site) -> None:
+    tab.goto(site.url + "/")
+    assert tab.locator(".plot canvas").count() == 1
+    tab.goto(site.url + "/exposure")
+    tab.get_by_role("link", name="Cy Ltd").click()
+    tab.get_by_role("heading", name="Cy Ltd over time").wait_for()
+    assert tab.locator(".plot canvas").count() == 1
 
 
 def test_a_reader_sees_less_and_as_well(browser: Any, tmp_path: Path) -> None:
@@ -191,7 +247,7 @@ def test_a_reader_sees_less_and_as_well(browser: Any, tmp_path: Path) -> None:
     try:
         key = ApiKeys(site.service.log).add("reader", "reader")
         site.service.auth.any_key = True
-        context = browser.new_context(bypass_csp=True, extra_http_headers={"authorization": f"Bearer {key}"})
+        context = browser.new_context(extra_http_headers={"authorization": f"Bearer {key}"})
         page = context.new_page()
         for path, said in (
             ("/decisions", "an admin sees them"),
@@ -202,55 +258,34 @@ def test_a_reader_sees_less_and_as_well(browser: Any, tmp_path: Path) -> None:
         ):
             page.goto(site.at(path))
             assert page.get_by_text(said).count() == 1
-            page.evaluate(AXE)
+            load_axe(page)
             for width in (390, 1200):
                 page.set_viewport_size({"width": width, "height": 844})
                 assert page.evaluate("document.documentElement.scrollWidth") <= width
-                assert page.evaluate(VIOLATIONS) == []
+                assert violations(page) == []
         context.close()
     finally:
         site.stop()
 
 
-@pytest.fixture(scope="module")
-def telephone(browser: Any) -> Any:
-    return browser.new_context(viewport={"width": 390, "height": 844}).new_page()
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_it_fits_a_telephone(telephone: Any, site: Site, path: str) -> None:
-    telephone.goto(site.at(path))
-    assert telephone.evaluate("document.documentElement.scrollWidth") <= 390
-    small = telephone.evaluate(
-        """[...document.querySelectorAll("main *")].filter(each => each.childNodes.length
-            && [...each.childNodes].some(node => node.nodeType === 3 && node.textContent.trim())
-            && getComputedStyle(each).display !== "none"
-            && parseFloat(getComputedStyle(each).fontSize) < 10.9)
-            .map(each => each.outerHTML.slice(0, 100))"""
-    )
-    assert small == []
-
-
-def test_the_keyboard_is_enough(browser: Any, site: Site) -> None:
-    page = browser.new_page()
-    page.goto(site.url + "/")
+def test_the_keyboard_is_enough(tab: Any, site: Site) -> None:
+    tab.goto(site.url + "/")
     focused = "document.activeElement.textContent.trim()"
-    page.keyboard.press("Tab")
-    assert page.evaluate(focused) == "Skip to the content"
-    assert page.locator(".skip").bounding_box()["x"] >= 0  # it is seen while it has the focus
+    tab.keyboard.press("Tab")
+    assert tab.evaluate(focused) == "Skip to the content"
+    assert tab.locator(".skip").bounding_box()["x"] >= 0  # it is seen while it has the focus
     visited = []
     for _ in range(9):
-        page.keyboard.press("Tab")
-        visited.append(page.evaluate(focused))
-        seen = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        tab.keyboard.press("Tab")
+        visited.append(tab.evaluate(focused))
+        seen = tab.evaluate("getComputedStyle(document.activeElement).outlineStyle")
         assert seen != "none", visited[-1]
     names = ["Overview", "Exposure", "Model", "Decisions", "Privacy", "Federation", "Report"]
     assert visited[1:8] == names
-    page.goto(site.url + "/decisions")
-    page.locator("summary").first.focus()
-    page.keyboard.press("Enter")
-    assert page.locator("details[open]").count() == 1
-    page.close()
+    tab.goto(site.url + "/decisions")
+    tab.locator("summary").first.focus()
+    tab.keyboard.press("Enter")
+    assert tab.locator("details[open]").count() == 1
 
 
 def test_without_scripts_everything_is_said(browser: Any, site: Site) -> None:
@@ -263,16 +298,15 @@ def test_without_scripts_everything_is_said(browser: Any, site: Site) -> None:
     context.close()
 
 
-def test_the_report_is_one_sheet_to_sign(browser: Any, site: Site) -> None:
-    page = browser.new_page(color_scheme="dark")
-    page.goto(site.url + "/report")
-    printed = page.pdf(prefer_css_page_size=True)
+def test_the_report_is_one_sheet_to_sign(tab: Any, site: Site) -> None:
+    tab.emulate_media(color_scheme="dark")
+    tab.goto(site.url + "/report")
+    printed = tab.pdf(prefer_css_page_size=True)
     assert len(re.findall(rb"/Type /Page\b", printed)) == 1
-    page.emulate_media(media="print")
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert page.locator(".top").is_hidden()
-    assert page.locator(".sign .lines").is_visible()
-    page.close()
+    tab.emulate_media(media="print")
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert tab.locator(".top").is_hidden()
+    assert tab.locator(".sign .lines").is_visible()
 
 
 def test_with_keys_one_signs_in(browser: Any, tmp_path: Path) -> None:
