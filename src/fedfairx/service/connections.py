@@ -1,9 +1,9 @@
 """Limits for clients before they are authenticated: bytes, seconds and connections.
 
-uvicorn limits none of these with httptools. Time is checked once a second for all connections together, so
-that it costs a request nothing. When there are too many connections, those that wait for their client are
-closed: first those that never sent a whole request, and the oldest of these first. So a client that sends its
-request at once gets a response, however many others do not.
+uvicorn limits none of these with httptools. Time is checked for all connections together, so that it costs a
+request nothing: once a second, and more often for limits of less than five seconds. When there are too many
+connections, those that wait for their client are closed: first those that never sent a whole request, and the
+oldest of these first. So a client that sends its request at once gets a response, however many others do not.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Connection(HttpToolsProtocol):
         return BODY if cycle.more_body else None
 
     def look(self, now: float) -> None:
-        """Close the connection if its client has taken too long; called once a second."""
+        """Close the connection if its client has taken too long; called again and again."""
         waits = self.waits_for()
         if (waits, self.cycle) != self._seen:
             self._seen, self._since = (waits, self.cycle), now

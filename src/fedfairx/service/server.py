@@ -19,7 +19,7 @@ from fedfairx.service.logs import start_logging
 from fedfairx.service.service import Service
 from fedfairx.service.settings import Settings
 
-TICKS = 10  # tenths of a second between two checks for slow clients
+TICKS = 10  # tenths of a second between two checks for slow clients, at most
 COLLECT = (50_000, 20, 50)  # pending decisions are many, and in no cycles
 LOG = logging.getLogger("fedfairx.service")
 
@@ -33,6 +33,8 @@ class Server(uvicorn.Server):
         super().__init__(config(app, settings))
         self._begun = begun
         self._handshake_seconds = settings.header_seconds
+        shortest = min(settings.header_seconds, settings.body_seconds)
+        self._ticks = max(1, min(TICKS, int(2 * shortest)))  # a fifth of it
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         if self.config.is_ssl:  # uvicorn would give a client a minute for the handshake
@@ -49,7 +51,7 @@ class Server(uvicorn.Server):
                 self._begun(self)
 
     async def on_tick(self, counter: int) -> bool:
-        if counter % TICKS == 0:
+        if counter % self._ticks == 0:
             now = time.monotonic()
             for connection in list(self.server_state.connections):
                 if isinstance(connection, Connection):
