@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 import fedfairx as ffx
-from fedfairx.service import decisions
+from fedfairx.service import decisions, service
 from fedfairx.service.metrics import EDGES, Metrics
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.service.settings import Settings
@@ -325,7 +325,8 @@ def test_after_a_restart_the_model_is_the_same_to_the_bit(place: str) -> None:
 
 
 @pytest.mark.long
-def test_a_window_passes(place: str) -> None:
+def test_a_window_passes(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "TICK", 0.05)
     with asking(place, window=0.2, default_reward=0.0) as client:
         identity = decide(client)["decision_id"]
         until(lambda: client.get(f"/v1/decisions/{identity}").json()["status"] == "expired")

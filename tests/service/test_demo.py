@@ -17,7 +17,7 @@ pytestmark = pytest.mark.process
 
 
 def test_the_demo_fills(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "fedfairx", "demo", "--port", "0", "--rate", "100", "--seconds", "3"]
+    command = [sys.executable, "-m", "fedfairx", "demo", "--port", "0", "--rate", "100", "--seconds", "1"]
     done = subprocess.run([*command, "--data", str(tmp_path)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert re.search(r"curl http://127.0.0.1:\d+/v1/model", done.stdout)

@@ -26,6 +26,7 @@ from fedfairx.demo.market import OFFER, Market
 from fedfairx.errors import InvalidInput
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.privacy import Budget
+from fedfairx.service import service
 from fedfairx.service.settings import place_of
 from fedfairx.storage.api_keys import open_keys
 from flower_server import flower_commands
@@ -293,7 +294,8 @@ def test_rewards_of_slots_are_replaced(place: str) -> None:
 
 
 @pytest.mark.long
-def test_a_window_passes_for_slots(place: str) -> None:
+def test_a_window_passes_for_slots(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "TICK", 0.05)
     with asking(place, window=0.2, default_reward=0.0) as client:
         half, none = (decide(client, slots=2) for _ in range(2))
         first = half["shown"][0]["action"]

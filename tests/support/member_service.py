@@ -11,11 +11,14 @@ from fedfairx.agent.schedules import EveryRound
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.setup.create import create_federation
 from fedfairx.federation.setup.member_folder import SETTINGS
+from fedfairx.service import federation
 from fedfairx.service.app import make_app
 from fedfairx.service.factory import open_service
 from fedfairx.service.settings import load
 from in_process_client import InProcessClient
 from service_helpers import CONTEXTS
+
+federation.EVERY = 0.1  # seconds, and no longer: tests wait for what members send each other
 
 
 def founded(

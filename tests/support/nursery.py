@@ -24,11 +24,13 @@ from typing import Any
 
 from fedfairx.cli.main import main, parser
 from fedfairx.federation.setup.member_folder import MemberFolder
+from fedfairx.service import federation
 from fedfairx.service.app import make_app
 from fedfairx.service.server import config
 from service_helpers import asking, decide, settings_for
 
 LONGEST = 2**17  # bytes of a message
+EVERY = 0.1  # seconds between two exchanges of a member: tests wait for them
 
 
 def prepare() -> None:
@@ -85,6 +87,7 @@ def serve(arguments: list[str], environment: dict[str, str], folder: str, said: 
 
 if __name__ == "__main__":
     prepare()
+    federation.EVERY = EVERY
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # processes that end need no wait()
     asked = socket.socket(fileno=0)
     while True:
