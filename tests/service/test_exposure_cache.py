@@ -177,10 +177,11 @@ def test_merit_is_known_from_its_own_rewards_alone(
         assert mine.decide_from == (kind if kind in PRIVATE else "released+local")
         for _ in range(3):
             for agent in (mine, theirs):
-                made = [agent.decide(rng.random((3, 2))) for _ in range(12)]
-                for each in made[:9]:
-                    agent.observe(each, reward=float(rng.random()))
-                agent.forget(made[9])
+                with agent.transaction():
+                    made = [agent.decide(rng.random((3, 2))) for _ in range(12)]
+                    for each in made[:9]:
+                        agent.observe(each, reward=float(rng.random()))
+                    agent.forget(made[9])
             mine.set_window(1e-6, 0.25)
             assert mine.expire() >= 2
             mine.decide(rng.random((3, 2)))  # waits for its reward
