@@ -130,7 +130,7 @@ def test_the_exposure_page_shows_the_table(market: str) -> None:
 @pytest.mark.long
 def test_who_is_shown_too_little_needs_attention(tmp_path) -> None:
     place = str(tmp_path / "agent.sqlite")
-    fill(place, 6_000, favourite=0.5)
+    fill(place, 4_000, favourite=0.5)
     with looking(place) as client:
         text = client.get("/").text
         assert "1 action above" in text
