@@ -15,6 +15,7 @@ from fedfairx.errors import InvalidInput
 from fedfairx.service import auth
 from fedfairx.service.factory import open_service
 from fedfairx.service.settings import place_of
+from fedfairx.storage import postgres
 from fedfairx.storage.api_keys import open_keys
 from service_helpers import CONTEXTS, Running, asking, self_signed, settings_for, until
 
@@ -111,6 +112,7 @@ def test_keys_come_and_go_while_it_runs(
 
     monkeypatch.setattr(auth.Authenticator, "look", look)
     monkeypatch.setattr(auth, "REMEMBERED", 0.02)
+    monkeypatch.setattr(postgres, "_WAITS", ())  # the service, which holds the lock, won't end
     where = ["--database", place] if place.startswith("postgresql:") else ["--data", str(Path(place).parent)]
     with asking(place) as client:
         assert client.get("/v1/model").status_code == 200
