@@ -240,15 +240,14 @@ def test_there_are_charts(tab: Any, site: Site) -> None:
     assert tab.locator(".plot canvas").count() == 1
 
 
-def test_a_reader_sees_less_and_as_well(browser: Any, tmp_path: Path) -> None:
+def test_a_reader_sees_less_and_as_well(tab: Any, tmp_path: Path) -> None:
     place = tmp_path / "agent.sqlite"
     fill(str(place), 400)
     site = Site(place)
     try:
         key = ApiKeys(site.service.log).add("reader", "reader")
         site.service.auth.any_key = True
-        context = browser.new_context(extra_http_headers={"authorization": f"Bearer {key}"})
-        page = context.new_page()
+        tab.set_extra_http_headers({"authorization": f"Bearer {key}"})
         for path, said in (
             ("/decisions", "an admin sees them"),
             ("/exposure", "after every 100 rewards"),
@@ -256,15 +255,15 @@ def test_a_reader_sees_less_and_as_well(browser: Any, tmp_path: Path) -> None:
             ("/decisions/{newest}", "only an admin may see"),
             ("/report", "after every 100 rewards"),
         ):
-            page.goto(site.at(path))
-            assert page.get_by_text(said).count() == 1
-            load_axe(page)
+            tab.goto(site.at(path))
+            assert tab.get_by_text(said).count() == 1
+            load_axe(tab)
             for width in (390, 1200):
-                page.set_viewport_size({"width": width, "height": 844})
-                assert page.evaluate("document.documentElement.scrollWidth") <= width
-                assert violations(page) == []
-        context.close()
+                tab.set_viewport_size({"width": width, "height": 844})
+                assert tab.evaluate("document.documentElement.scrollWidth") <= width
+                assert violations(tab) == []
     finally:
+        tab.set_extra_http_headers({})
         site.stop()
 
 
@@ -309,24 +308,23 @@ def test_the_report_is_one_sheet_to_sign(tab: Any, site: Site) -> None:
     assert tab.locator(".sign .lines").is_visible()
 
 
-def test_with_keys_one_signs_in(browser: Any, tmp_path: Path) -> None:
+def test_with_keys_one_signs_in(tab: Any, tmp_path: Path) -> None:
     site = Site(tmp_path / "agent.sqlite", dimension=3)
     try:
         key = ApiKeys(site.service.log).add("owner", "reader")
         site.service.auth.any_key = True
-        page = browser.new_page()
-        page.goto(site.url + "/exposure")
-        page.get_by_label("Key").fill("mistyped")
-        page.keyboard.press("Enter")
-        page.get_by_role("alert").wait_for()
-        page.get_by_label("Key").fill(key)
-        page.keyboard.press("Enter")
-        page.get_by_role("heading", name="Overview", level=1).wait_for()
-        page.get_by_role("link", name="Exposure").click()
-        page.get_by_role("heading", name="Exposure", level=1).wait_for()
-        assert page.evaluate("document.cookie") == ""  # no script can read it
-        page.get_by_role("button", name="Sign out").click()
-        page.get_by_role("heading", name="Sign in", level=1).wait_for()
-        page.close()
+        tab.goto(site.url + "/exposure")
+        tab.get_by_label("Key").fill("mistyped")
+        tab.keyboard.press("Enter")
+        tab.get_by_role("alert").wait_for()
+        tab.get_by_label("Key").fill(key)
+        tab.keyboard.press("Enter")
+        tab.get_by_role("heading", name="Overview", level=1).wait_for()
+        tab.get_by_role("link", name="Exposure").click()
+        tab.get_by_role("heading", name="Exposure", level=1).wait_for()
+        assert tab.evaluate("document.cookie") == ""  # no script can read it
+        tab.get_by_role("button", name="Sign out").click()
+        tab.get_by_role("heading", name="Sign in", level=1).wait_for()
     finally:
+        tab.context.clear_cookies()
         site.stop()
