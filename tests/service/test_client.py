@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import doctest
 import inspect
+import ssl
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -101,6 +102,14 @@ def test_both_have_the_same_names() -> None:
     for name, method in inspect.getmembers(Client, inspect.isfunction):
         if not name.startswith("_") and name != "close":
             assert inspect.signature(method) == inspect.signature(getattr(AsyncClient, name))
+
+
+def test_certificates_are_loaded_for_tls_alone() -> None:
+    """Without them nothing is trusted, as opposed to everything."""
+    assert Client("https://there")._calls._options["verify"] is True
+    verify = Client("HTTP://there")._calls._options["verify"]
+    assert (verify.verify_mode, verify.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert verify.cert_store_stats()["x509"] == 0
 
 
 class Flaky:
