@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 
@@ -89,7 +90,11 @@ def mu_for(epsilon: float, delta: float) -> float:
     - Grows with ε and with δ.
     """
     require_epsilon_delta(epsilon, delta)
+    return _mu_for(epsilon, delta)
 
+
+@lru_cache(1024)  # a process asks for few, and often
+def _mu_for(epsilon: float, delta: float) -> float:
     def excess(log_mu: float) -> float:
         return _excess(epsilon, math.exp(log_mu), delta)
 
