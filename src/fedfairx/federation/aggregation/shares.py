@@ -14,6 +14,7 @@ copied into another message can't be decrypted there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -134,6 +135,7 @@ def public_key_of(private: bytes) -> bytes:
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
+@lru_cache(1024)  # an epoch's keys are looked at whenever it is read again
 def require_key(public: bytes) -> None:
     """Refuse an X25519 key of small order: everybody knows the secrets that are shared with it."""
     try:

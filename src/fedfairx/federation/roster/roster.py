@@ -70,12 +70,14 @@ class Roster:
         if self.convener in SMALL_ORDER:
             raise StateError("the convener's key must not be of small order: create another federation")
         if not _is_hex(self.signature, 64) or not signed_by(
-            self.convener, _LABEL + canonical(self._body()), bytes.fromhex(self.signature)
+            self.convener, _LABEL + self._canonical, bytes.fromhex(self.signature)
         ):
             raise StateError("the roster's signature must be its convener's: the file was changed")
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Roster) and self.to_json() == other.to_json()
+        if not isinstance(other, Roster):
+            return False
+        return (self._canonical, self.signature) == (other._canonical, other.signature)
 
     def __hash__(self) -> int:
         return hash(self.signature)
@@ -88,9 +90,14 @@ class Roster:
         return _plain(self._parts())
 
     @cached_property
+    def _canonical(self) -> bytes:
+        """The signed bytes, without their label."""
+        return canonical(self._body())
+
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of the signed bytes."""
-        return hashlib.sha256(_LABEL + canonical(self._body())).hexdigest()
+        return hashlib.sha256(_LABEL + self._canonical).hexdigest()
 
     @property
     def rounds(self) -> Rounds | None:
@@ -164,6 +171,10 @@ class Roster:
     # --- as a file -----------------------------------------------------------------------------------
 
     def to_json(self) -> str:
+        return self._json
+
+    @cached_property
+    def _json(self) -> str:
         document = {"format": FORMAT, "schema": SCHEMA, "roster": self._body(), "signature": self.signature}
         return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
@@ -186,12 +197,12 @@ class Roster:
             raise StateError(f"the file must have format {FORMAT!r} and schema {SCHEMA}")
         parts = vars(stored.roster)
         try:
-            if terms is None or canonical(terms.to_dict()) != canonical(parts["terms"]):
+            if terms is None or terms._canonical != canonical(parts["terms"]):
                 terms = Terms.from_dict(parts["terms"])
             roster = cls(**parts | {"terms": terms}, signature=stored.signature)
         except InvalidInput as error:
             raise StateError(f"the roster can't be used: {error}") from None
-        if canonical(document["roster"]) != canonical(roster._body()):
+        if canonical(document["roster"]) != roster._canonical:
             raise StateError("the roster has fields that this version of fedfairx does not know")
         return roster
 
@@ -255,7 +266,7 @@ def _signed(key: SigningKey, parts: dict[str, Any]) -> Roster:
 
 def _plain(parts: Mapping[str, Any]) -> dict[str, Any]:
     """The parts of a roster as the plain values that are signed."""
-    plain = {**parts, "terms": parts["terms"].to_dict(), "members": dict(parts["members"])}
+    plain = {**parts, "terms": parts["terms"]._described, "members": dict(parts["members"])}
     openers, begin = plain.pop("openers"), plain.pop("begin", None)
     extra = {"openers": list(openers)} if openers else {}
     return plain | extra | ({} if begin is None else {"begin": begin})

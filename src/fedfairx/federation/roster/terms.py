@@ -7,7 +7,9 @@ with different terms refuse each other.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import hashlib
 import os
 import time
 from collections.abc import Mapping
@@ -41,7 +43,7 @@ from fedfairx.privacy.ledger.rollback import Confirm
 from fedfairx.privacy.mechanisms.gaussian import Mechanism
 from fedfairx.privacy.mechanisms.noise import NoiseSource
 from fedfairx.privacy.mechanisms.noise_share import NoiseShare
-from fedfairx.util.canonical_json import digest_of
+from fedfairx.util.canonical_json import canonical
 
 #: Largest norm of contexts if sums are exact and no bounds are given: far beyond the unit ball.
 EXACT_NORM = 10.0
@@ -323,10 +325,20 @@ class Terms:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of all terms; every message carries it."""
-        return digest_of(self.to_dict())
+        return hashlib.sha256(self._canonical).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, from which `from_dict` makes the same terms."""
+        return copy.deepcopy(self._described)
+
+    @cached_property
+    def _canonical(self) -> bytes:
+        """All terms as canonical JSON."""
+        return canonical(self._described)
+
+    @cached_property
+    def _described(self) -> dict[str, Any]:
+        """What `to_dict` returns a copy of; made once, as every roster has it, and not to be changed."""
         options, times = self.options, cast("Any", self.times)
         names = {type(each): name for name, each in SCHEDULES.items()}
         prior, merit = _prior(options), options.merit
