@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import forked_demo
 from fedfairx.cli.main import main
 from fedfairx.demo import market
 from fedfairx.demo.launcher import Fleet
@@ -23,6 +24,8 @@ from fedfairx.service.settings import load, schema_of
 from nats_server import require_nats
 
 pytestmark = pytest.mark.process
+
+COMMAND = ["-m", "fedfairx", "federate", "demo"]
 
 
 def demo(capsys: pytest.CaptureFixture[str], *flags: str) -> tuple[int, Any]:
@@ -77,19 +80,18 @@ def test_the_same_seed_gives_the_same_and_a_loss_is_noticed(
 
 
 @pytest.mark.parametrize(
-    "how",
+    ("command", "how"),
     [
-        pytest.param(signal.SIGINT, marks=pytest.mark.slow, id="ctrl-c"),  # the same handler
-        pytest.param(signal.SIGTERM, id="terminated"),
+        pytest.param(COMMAND, signal.SIGINT, marks=pytest.mark.slow, id="ctrl-c"),  # the same handler
+        pytest.param([str(Path(forked_demo.__file__))], signal.SIGTERM, id="terminated"),
     ],
 )
 def test_into_a_pipe_it_says_a_line_now_and_then_and_the_table_at_the_end(
-    tmp_path: Path, how: signal.Signals
+    tmp_path: Path, command: list[str], how: signal.Signals
 ) -> None:
-    command = [sys.executable, "-m", "fedfairx", "federate", "demo", "--agents", "2", "--epsilon", "8"]
     figure = tmp_path / "figure.png"
     with subprocess.Popen(
-        [*command, "--figure", str(figure)],
+        [sys.executable, *command, "--agents", "2", "--epsilon", "8", "--figure", str(figure)],
         stderr=PIPE,
         stdout=PIPE,
         text=True,
