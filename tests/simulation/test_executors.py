@@ -58,7 +58,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
 @pytest.mark.long
 def test_no_scheduler(monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("distributed")
-    monkeypatch.setattr("fedfairx.simulation.executors._CONNECT_SECONDS", 1)
+    monkeypatch.setattr("fedfairx.simulation.executors._CONNECT_SECONDS", 0.2)
     with pytest.raises(ResultsError, match="no Dask scheduler"), engine(f"dask://127.0.0.1:{_free_port()}"):
         pass
 
@@ -77,7 +77,7 @@ class Cluster:
         address = f"tcp://127.0.0.1:{self.port}"
         self.scheduler = self._start("scheduler", folder, "--host", "127.0.0.1", "--port", str(self.port))
         self.workers = [
-            self._start("worker", folder, address, "--nthreads", "1", "--nworkers", "1") for _ in range(2)
+            self._start("worker", folder, address, "--nthreads", "1", "--no-nanny") for _ in range(2)
         ]
 
     def _start(self, kind: str, folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
