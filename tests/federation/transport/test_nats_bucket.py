@@ -114,7 +114,7 @@ def test_only_the_hubs_operator_makes_it(tmp_path: Path, capsys: pytest.CaptureF
         one = MemberFolder.read(base / "org1")
         assert "has no bucket" in wrong(base / "org1")
         with pytest.raises(TransportRefused, match=r"denies 'hub' permission|can't be reached"):
-            make_bucket(one.servers, federation=roster.federation, tls=one.tls, deadline=1.0)
+            make_bucket(one.servers, federation=roster.federation, tls=one.tls, deadline=0.3)
         with pytest.raises((TransportRefused, TransportUnavailable)):
             as_member(one)
         assert "has no bucket" in wrong(base / "org1")
@@ -144,7 +144,7 @@ def as_member(place: MemberFolder) -> None:
         except nats.errors.Error:
             await js.update_stream(config)
 
-    bucket._ask(place.servers, place.name, change, tls=place.tls, deadline=1.0)
+    bucket._ask(place.servers, place.name, change, tls=place.tls, deadline=0.3)
 
 
 def wrong(folder: Path) -> str:

@@ -20,10 +20,15 @@ pytestmark = pytest.mark.process
 nats = pytest.importorskip("nats")
 
 from fedfairx.errors import TransportRefused, TransportUnavailable  # noqa: E402
-from fedfairx.federation.transport.nats import NatsTransport  # noqa: E402
+from fedfairx.federation.transport.nats import NatsTransport, client  # noqa: E402
 
 FEDERATION = "0123456789abcdef0123456789abcdef"
 NEVER = 600.0  # seconds between two looks that nothing calls for: what is found here is found without them
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_PAUSE", 0.02)  # until a member connects again
 
 
 @contextmanager
@@ -36,7 +41,7 @@ def running(here: World, server: NatsServer) -> Iterator[list[Member]]:
             here.transport = stack.enter_context(closing(end))
             members.append(here.member(name))
         for member in members:
-            stack.callback(member.watch())
+            stack.callback(member.watch(every=0.2))
         yield members
 
 
