@@ -512,16 +512,17 @@ def test_privacy_refuses_a_chance_that_is_none(capsys: pytest.CaptureFixture[str
 
 @pytest.fixture
 def _small_audit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewer draws than an audit takes: what the command says of it is the same."""
+    """Fewer draws and records than an audit takes: what the command says of it is the same."""
     monkeypatch.setattr("fedfairx.audit.noise_tests._SAMPLES", 2_000)
+    monkeypatch.setattr("fedfairx.audit.whole_agents._MANY", 8)
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("_small_audit")
 def test_audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     figure = tmp_path / "audit.png"
-    arguments = ["audit", "--releases", "4", "--dimension", "2", "--runs", "400", "--plot", str(figure)]
-    assert main([*arguments, "--json"]) == 0
+    arguments = ["audit", "--releases", "4", "--dimension", "2", "--runs", "400"]
+    assert main([*arguments, "--plot", str(figure), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["ok"] is True
     assert figure.exists()
     assert main([*arguments, "--centred"]) == 0
