@@ -70,36 +70,36 @@ def test_without_a_folder_to_write_to_nothing_is_cached(
     assert twice(4.0) == 8.0
 
 
-@pytest.mark.process
-def test_everything_runs_uncompiled_and_follows_the_oracle() -> None:
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "lockstep"],
-        cwd=TESTS / "support",
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.splitlines()[-1] == "uncompiled: True"
+# A part of test_kernel.py: exact sums at public rounds, noisy ones when a determinant says so.
+UNCOMPILED = """
+import runpy, sys
+import pytest
+code = pytest.main(["-p", "no:cacheprovider", "-k", "without_noise and fed-fairx-linucb or b1", sys.argv[1]])
+assert code == 0, code
+sys.path.insert(0, sys.argv[2])
+runpy.run_module("lockstep", run_name="__main__")
+"""
 
 
 @pytest.mark.process
-def test_the_simulator_runs_uncompiled_and_follows_the_oracle() -> None:
-    # A part of test_kernel.py: exact sums at public rounds, noisy ones when a determinant says so.
-    some = "without_noise and fed-fairx-linucb or b1"
-    kernel = str(TESTS / "simulation" / "test_kernel.py")
+def test_agents_and_the_simulator_run_uncompiled_and_follow_the_oracle() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", some, kernel],
+        [
+            sys.executable,
+            "-c",
+            UNCOMPILED,
+            str(TESTS / "simulation" / "test_kernel.py"),
+            str(TESTS / "support"),
+        ],
         cwd=TESTS.parent,
         env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=400,
     )
-    assert done.returncode == 0, done.stdout[-2000:]
-    assert " passed" in done.stdout
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert "2 passed" in done.stdout
+    assert done.stdout.splitlines()[-1] == "uncompiled: True"
 
 
 FIRST = """

@@ -24,7 +24,7 @@ from simulated import held_against_reference
 from simulation_helpers import options_for, records, setting_for
 
 AGENTS, ARMS, DIMENSION = 3, 4, 3
-HORIZON, PRIVATE = (300, 200) if COMPILING else (100, 80)  # uncompiled they take 50 times as long
+HORIZON, PRIVATE = (300, 200) if COMPILING else (60, 50)  # uncompiled they take 50 times as long
 
 
 SCENARIO = Scenario(agents=AGENTS, arms=ARMS, dimension=DIMENSION, horizon=HORIZON)
