@@ -12,7 +12,6 @@ import pytest
 from scipy import stats
 
 from fedfairx.agent.options import Options
-from fedfairx.audit import noise_tests
 from fedfairx.audit.attacks import horizon_for, upper_bound
 from fedfairx.audit.audit import ERROR_RATE, AuditReport, audit, plot
 from fedfairx.audit.subject import Check
@@ -37,13 +36,11 @@ def _made(name: str, releases: int) -> Gaussian:
     return calibrate(name, epsilon=2.0, delta=0.1, releases=releases, sensitivity=2.0)
 
 
-@pytest.fixture
-def _few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it is not the statistics of the draws that are tested."""
-    monkeypatch.setattr(noise_tests, "_SAMPLES", 2_000)
+#: Fixtures of the parts of an audit that most tests here are not about.
+SMALLER = ("_few_draws", "_few_large_draws", "_few_inputs", "_few_keys")
 
 
-@pytest.mark.usefixtures("_few_draws")
+@pytest.mark.usefixtures(*SMALLER, "_few_canaries", "_few_records")
 def test_the_claim_is_what_was_asked_for() -> None:
     """Not what the mechanism says of itself: here it is honest, and made for another δ."""
 
@@ -57,7 +54,7 @@ def test_the_claim_is_what_was_asked_for() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("_few_draws")
+@pytest.mark.usefixtures(*SMALLER, "_no_agents")
 @pytest.mark.parametrize("failures", [1, 2])
 def test_a_failure_is_said_only_when_fresh_keys_confirm_it(
     failures: int, monkeypatch: pytest.MonkeyPatch
@@ -101,10 +98,11 @@ def test_correct_mechanisms_pass(
 ) -> None:
     """Each fails by chance in 1 of a million seeds; the seed is fixed.
 
-    The noise does not depend on the bounds: where these are others, fewer of its draws are tested.
+    Keys and noise do not depend on the bounds: where these are others, fewer of their draws are tested.
     """
     if bounds != Bounds():
-        request.getfixturevalue("_few_draws")
+        for fixture in SMALLER:
+            request.getfixturevalue(fixture)
     report = _audit(releases, mechanism=name, bounds=bounds, dimension=dimension, runs=2_000)
     assert report.ok, str(report)
     assert "nothing contradicts the claim" in str(report)
@@ -112,7 +110,7 @@ def test_correct_mechanisms_pass(
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("_few_draws")
+@pytest.mark.usefixtures(*SMALLER)
 @pytest.mark.parametrize("adjacency", ["replace", "add-remove"])
 def test_centred_records_pass(adjacency: Any) -> None:
     bounds = Bounds(adjacency=adjacency)
@@ -120,7 +118,7 @@ def test_centred_records_pass(adjacency: Any) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("_few_draws")
+@pytest.mark.usefixtures(*SMALLER)
 @pytest.mark.parametrize("centred", [False, True])
 def test_shrunk_records_pass_unless_they_are_not_shrunk(
     centred: bool, monkeypatch: pytest.MonkeyPatch
@@ -139,7 +137,7 @@ def test_shrunk_records_pass_unless_they_are_not_shrunk(
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("_few_draws")
+@pytest.mark.usefixtures(*SMALLER)
 def test_the_last_releases_of_a_long_stream_pass() -> None:
     """Beyond the releases that agents make one by one."""
     for mechanism, releases in (("sqrt-toeplitz", 513), ("blt", 3_000)):
@@ -148,7 +146,7 @@ def test_the_last_releases_of_a_long_stream_pass() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("_few_draws")
+@pytest.mark.usefixtures(*SMALLER)
 def test_secure_aggregation_passes_with_the_claim_of_its_totals() -> None:
     """The noise of the members that do not collude adds up to that of one agent alone."""
     secure = audit(_options(aggregation="secure", colluding=2), dimension=2, releases=8, agents=5, runs=4_000)
@@ -164,7 +162,7 @@ def test_secure_aggregation_passes_with_the_claim_of_its_totals() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("_few_draws")
+@pytest.mark.usefixtures(*SMALLER, "_no_agents")
 @pytest.mark.parametrize("name", ["tree", "blt"])
 def test_the_bound_comes_near_the_claim(name: str) -> None:
     """An audit that finds nothing anywhere would pass everything: it finds most of what is spent."""
@@ -180,7 +178,7 @@ def test_clopper_pearson_is_the_binomials_own() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("_few_draws")
+@pytest.mark.usefixtures(*SMALLER, "_few_canaries", "_few_records")
 def test_a_report_goes_into_json_and_a_plot(tmp_path: Path) -> None:
     report = _audit(8, runs=500)
     as_dict = json.loads(json.dumps(report.to_dict(), allow_nan=False))
@@ -192,7 +190,7 @@ def test_a_report_goes_into_json_and_a_plot(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("_few_draws")
+@pytest.mark.usefixtures(*SMALLER, "_few_canaries", "_few_records")
 def test_the_same_seed_gives_the_same_report() -> None:
     first, second, third = (_audit(50, runs=300, seed=seed).to_dict() for seed in (1, 1, 2))
     for report in (first, second, third):

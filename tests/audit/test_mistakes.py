@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from fedfairx.audit import audit, mistakes, noise_tests
+from fedfairx.audit import mistakes
 from fedfairx.audit.mistakes import MISTAKES, RELEASES, Mistake, self_test
 from fedfairx.privacy.mechanisms.gaussian import Gaussian
 
@@ -14,32 +14,29 @@ from fedfairx.privacy.mechanisms.gaussian import Gaussian
 BY_DRAWS = ("draws: sd", "draws: distance", "draws: correlation")
 #: By running whole agents, or by their draws; the other checks don't look at these.
 BY_AGENTS = ("agents: ", "draws: alike")
+#: They show after many records, or in few numbers of many.
+RARE = ("clipping that stops after 100 records", "exact sums that leak at 1e-9, before the grid")
 
 
 def named(name: str) -> Mistake:
     return next(each for each in MISTAKES if each.name == name)
 
 
-@pytest.fixture
-def _few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it is not the statistics of the draws that are tested."""
-    monkeypatch.setattr(noise_tests, "_SAMPLES", 2_000)
-
-
-@pytest.fixture
-def _no_agents(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where another check is tested: running agents is most of an audit."""
-    monkeypatch.setattr(audit, "whole_agents", lambda _subject, **_seed: ((), []))
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
 def test_every_mistake_is_caught(mistake: Mistake, request: pytest.FixtureRequest) -> None:
     """`benchmarks/audit_power.py` counts over many seeds."""
-    if not mistake.check.startswith(BY_DRAWS):
-        request.getfixturevalue("_few_draws")
-    if not mistake.check.startswith(BY_AGENTS):
-        request.getfixturevalue("_no_agents")
+    smaller = {
+        "_few_draws": not mistake.check.startswith(BY_DRAWS),
+        "_no_agents": not mistake.check.startswith(BY_AGENTS),
+        "_few_large_draws": mistake.check != mistakes.TAILS,
+        "_few_canaries": mistake.check != mistakes.SENSITIVITY,
+        "_few_inputs": mistake.check != mistakes.ALIKE,
+        "_few_keys": mistake.check != mistakes.KEYS,
+        "_few_records": mistake.name not in RARE,
+    }
+    for fixture in (name for name, wanted in smaller.items() if wanted):
+        request.getfixturevalue(fixture)
     report = mistake.audit()
     assert mistake.caught_by(report.failed), str(report)
     assert not report.ok
@@ -48,7 +45,7 @@ def test_every_mistake_is_caught(mistake: Mistake, request: pytest.FixtureReques
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("_few_draws", "_no_agents")
+@pytest.mark.usefixtures("_few_draws", "_few_large_draws", "_few_inputs", "_few_keys", "_no_agents")
 @pytest.mark.parametrize(
     ("name", "mechanism"),
     [
@@ -72,7 +69,8 @@ def test_the_black_box_catches(name: str, mechanism: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("_few_draws")
+@pytest.mark.usefixtures("_few_draws", "_few_large_draws", "_few_inputs", "_few_keys", "_few_canaries")
+@pytest.mark.usefixtures("_few_records", "_few_releases")
 @pytest.mark.parametrize("mechanism", ["paper-tree", "sqrt-toeplitz", "blt"])
 def test_a_last_release_without_noise_is_caught_in_any_mechanism(mechanism: str) -> None:
     mistake = named("a last release without noise beyond 2 048")
@@ -94,7 +92,7 @@ def test_each_mistake_is_one() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("_few_draws")
+@pytest.mark.usefixtures("_few_draws", "_few_large_draws", "_few_inputs", "_few_canaries", "_few_records")
 def test_the_score_counts_what_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mistake that is none is missed, and one that another check notices is not caught by its own."""
     none = Mistake("no mistake", Gaussian, "stream", lambda right: right, "agents: numbers")
