@@ -27,6 +27,7 @@ TILTS: Array = 0.9 * np.exp2(np.arange(8, -14, -1))
 _MOST = 0.9  # of λ_i s_i
 _CLOSEST = 1e-3  # least s_i; a larger one is as valid, and smaller ones lose digits
 _STEPS = 60  # of bisection
+_TOGETHER = 1 << 14  # products of values and λ that are computed at once, so that they stay in the cache
 
 
 class Mixture:
@@ -50,19 +51,22 @@ class Mixture:
         guesses = (before / np.maximum(self.count + np.arange(values.size), 1)).clip(floor, top)
         reach = np.maximum(guesses - least, _CLOSEST)
         squares = np.square((values - guesses) / reach)
-        for k, tilt in enumerate(TILTS):
-            rates = np.minimum(tilt, _MOST / reach)
+        most, together = _MOST / reach, max(1, _TOGETHER // max(1, values.size))
+        for first in range(0, TILTS.size, together):
+            some = slice(first, first + together)
+            tilts = TILTS[some, None]
+            rates = np.minimum(tilts, most)
             within = rates * reach
-            self._sums[k] += (rates * values + (np.log1p(-within) + within) * squares).sum()
-            self._sums[k] += (floor * (tilt - rates)).sum()  # where the rate had to be lower
+            self._sums[some] += (rates * values + (np.log1p(-within) + within) * squares).sum(axis=1)
+            self._sums[some] += (floor * (tilts - rates)).sum(axis=1)  # where the rate had to be lower
         self.count += values.size
         self.total += float(values.sum())
 
     def log_e_value(self, mean: float) -> float:
         """Return the logarithm of the mixture for a mean of the m_i; it falls with that mean."""
         logs = self._sums - TILTS * (self.count * mean)
-        peak = float(logs.max())
-        return peak + float(np.log(np.exp(logs - peak).mean()))
+        peak = float(np.maximum.reduce(logs))
+        return peak + float(np.log(np.add.reduce(np.exp(logs - peak)) / logs.size))
 
     def lower_limit(self, low: float, high: float, *, error: float) -> float:
         """Return a lower limit of the mean of the m_i, which lies between `low` and `high`.
