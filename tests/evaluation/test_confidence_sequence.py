@@ -161,7 +161,12 @@ def test_limits_hold_at_all_times() -> None:
         means = 0.5 + 0.3 * np.sin(np.arange(1000) / 100 + rng.uniform(0, 6))
         values = 2.0 * (rng.random(1000) < 0.5 * means)
         truth = np.cumsum(means) / np.arange(1, 1001)
-        misses += any(lower_limit(values[:n], least=0.0, error=error) > truth[n - 1] for n in looks)
+        mixture, seen, missed = Mixture(), 0, False
+        for n in looks:
+            mixture.add(values[seen:n], least=0.0)
+            seen, missed = n, missed or mixture.log_e_value(truth[n - 1]) >= -math.log(error)
+        assert missed or lower_limit(values, least=0.0, error=error) <= truth[-1]
+        misses += missed
         naive += any(
             values[:n].mean() - 0.8416 * values[:n].std() / math.sqrt(n) > truth[n - 1] for n in looks
         )
