@@ -161,17 +161,21 @@ def fair_shares(options: Options, decisions: Decisions) -> list[Array]:
 
 def _checked(given: ArrayLike, weights: Array, arms: Sequence[Any]) -> Array:
     total = float(weights.sum())
-    rule = f"must return {len(arms)} shares in [0, {weights[0]:g}] that sum to {total:g}"
+
+    def refused(got: str) -> InvalidInput:
+        rule = f"must return {len(arms)} shares in [0, {weights[0]:g}] that sum to {total:g}"
+        return InvalidInput(f"the function {rule}, got {got}")
+
     try:
         shares = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidInput(f"the function {rule}, got {type(given).__name__}") from None
+        raise refused(type(given).__name__) from None
     if shares.shape != (len(arms),):
-        raise InvalidInput(f"the function {rule}, got an array of shape {shares.shape}")
+        raise refused(f"an array of shape {shares.shape}")
     fits = bool(np.isfinite(shares).all() and (shares >= -_SLACK).all() and shares.max() <= weights[0] + _SUM)
     if not fits or abs(float(shares.sum()) - total) > _SUM * total:
-        got = f"from {float(shares.min()):g} to {float(shares.max()):g} that sum to {float(shares.sum()):g}"
-        raise InvalidInput(f"the function {rule}, got shares {got}")
+        least, most, found = (float(each) for each in (shares.min(), shares.max(), shares.sum()))
+        raise refused(f"shares from {least:g} to {most:g} that sum to {found:g}")
     return shares.clip(min=0.0)
 
 
