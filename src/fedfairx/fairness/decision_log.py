@@ -17,6 +17,7 @@ from fedfairx.util.arrays import Array
 Codes = NDArray[np.int64]
 _BLOCK = 1 << 16  # largest number of policy entries in a block
 _SUM = 1e-6  # largest deviation of a policy's sum from that of the weights
+_SEVERAL = (list, tuple, np.ndarray)  # types that one action or reward never has
 _NO_ROW = -2  # what is refused as no row of the policy
 _POLICY = "policy must be (K,) probabilities that sum to 1, or exposures that sum to the slots' weights"
 _LISTS = "action, drawn and reward must be lists of one for each slot, no action twice and no None in drawn"
@@ -194,7 +195,7 @@ def _row(decision: Logged, place: int, found: Blocks) -> _Row:
     weights, taken, drawn, rewards = (_one if decision.slots is None else _several)(decision, place)
     if len(weights) > arms:
         raise InvalidInput(f"slots must be no more than actions, got decision {place}")
-    if not (all(0 <= row < arms for row in drawn) and all(-1 <= row < arms for row in taken)):
+    if not (min(drawn) >= 0 and max(drawn) < arms and min(taken) >= -1 and max(taken) < arms):
         raise InvalidInput(f"action must be a row of the policy, got decision {place}")
     names = found.names.row(range_names(arms) if decision.names is None else decision.names)
     groups = found.groups.row((None,) * arms if decision.groups is None else decision.groups)
@@ -213,7 +214,7 @@ def _one(decision: Logged, place: int) -> tuple[Weights, _Slots, _Slots, tuple[f
     action: Any = decision.action
     drawn: Any = action if decision.drawn is None else decision.drawn
     reward: Any = decision.reward
-    if any(isinstance(each, list | tuple | np.ndarray) for each in (action, drawn, reward)):
+    if isinstance(action, _SEVERAL) or isinstance(drawn, _SEVERAL) or isinstance(reward, _SEVERAL):
         raise InvalidInput(f"slots must be given with lists of actions or rewards, got decision {place}")
     drawn = _NO_ROW if drawn is None else drawn
     taken = -1 if action is None else action if action >= 0 else _NO_ROW
