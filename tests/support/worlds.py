@@ -22,7 +22,9 @@ def fair_policy(contexts: np.ndarray, *, steepness: float = 4.0, theta: np.ndarr
 
 
 def by_chance(rng: np.random.Generator, policy: np.ndarray) -> int:
-    return int(rng.choice(policy.size, p=policy))
+    """As `rng.choice(policy.size, p=policy)`, which takes several times as long."""
+    chances = policy.cumsum()
+    return int((chances / chances[-1]).searchsorted(rng.random(), side="right"))
 
 
 def world(
