@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,7 @@ class _Ruler(Rows):
         return Rows(np.broadcast_to(0.0, shape), False), self
 
 
+@cache  # an agent asks for the same few sizes each time
 def size_of(layout: Callable[..., Any], *arguments: Any) -> int:
     """Number of rows that a layout cuts off its first argument."""
     ruler = _Ruler()
