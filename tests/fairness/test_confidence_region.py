@@ -38,22 +38,23 @@ def test_widths_are_the_largest_products_over_the_region() -> None:
 @pytest.mark.long
 def test_it_holds_at_all_times_for_rewards_that_choose_what_is_looked_at_next() -> None:
     """400 runs, error 0.1. The bound is conservative, and it is left in far fewer."""
-    rng = np.random.default_rng(2)
-    theta, left = np.array([0.6, -0.3, 0.4]), 0
-    for _ in range(400):
-        gram, moment = np.zeros((3, 3)), np.zeros(3)
-        outside = False
-        for t in range(60):
-            choices = rng.random((4, 3)) - np.array([0.0, 0.5, 0.0])
-            chosen = choices[np.argmax(choices @ np.linalg.solve(gram + 0.1 * np.eye(3), moment))]
-            mean = float(np.clip(chosen @ theta, 0, 1))
-            reward = float(rng.random() < mean) if mean == chosen @ theta else chosen @ theta
-            gram += np.outer(chosen, chosen)
-            moment += chosen * reward
-            if t >= 5:
-                found = region(gram, moment, noise_sd=0.5, error=0.1)
-                outside |= bool((theta - found.centre) @ gram @ (theta - found.centre) > found.radius**2)
-        left += outside
+    rng, runs = np.random.default_rng(2), np.arange(400)
+    theta, outside = np.array([0.6, -0.3, 0.4]), np.zeros(400, dtype=bool)
+    gram, moment = np.zeros((400, 3, 3)), np.zeros((400, 3))
+    for t in range(60):
+        choices = rng.random((400, 4, 3)) - np.array([0.0, 0.5, 0.0])
+        estimate = np.linalg.solve(gram + 0.1 * np.eye(3), moment[..., None])
+        chosen = choices[runs, np.argmax(choices @ estimate, axis=1)[:, 0]]
+        mean = chosen @ theta
+        reward = np.where((mean >= 0) & (mean <= 1), rng.random(400) < mean, mean)
+        gram += chosen[:, :, None] * chosen[:, None, :]
+        moment += chosen * reward[:, None]
+        if t >= 5:
+            for run in runs[~outside]:
+                found = region(gram[run], moment[run], noise_sd=0.5, error=0.1)
+                away = theta - found.centre
+                outside[run] = away @ gram[run] @ away > found.radius**2
+    left = outside.sum()
     assert left / 400 < 0.1
 
 
