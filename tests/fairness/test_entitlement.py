@@ -54,18 +54,21 @@ def tallied(found: Region, merit: Merit, contexts: np.ndarray, codes: np.ndarray
     return tally
 
 
-def brute(
-    found: Region, merit: Merit, contexts: np.ndarray, codes: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Least and largest mean share of every code over many θ of the region, most of them on its surface."""
+def shares_over(found: Region, merit: Merit, contexts: np.ndarray) -> np.ndarray:
+    """Shares of all actions in all rounds at many θ of the region, most of them on its surface."""
     rng = np.random.default_rng(5)
     directions = rng.normal(size=(800, found.centre.size))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     directions[700:] *= rng.random((100, 1))
-    thetas = np.array([found.centre + found.radius * found.root @ each for each in directions])
+    root = np.diag(found.root) if found.root.ndim == 1 else found.root
+    thetas = found.centre + found.radius * directions @ root.T
     logs = log_merit_values(merit, np.einsum("tkd,nd->ntk", contexts, thetas))
     values = np.exp(logs - logs.max(axis=2, keepdims=True))
-    shares = values / values.sum(axis=2, keepdims=True)
+    return np.asarray(values / values.sum(axis=2, keepdims=True))
+
+
+def extremes(shares: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Least and largest mean share of every code."""
     rounds = [(codes == code).any(axis=1).sum() for code in range(codes.max() + 1)]
     means = [shares[:, codes == code].sum(axis=1) / n for code, n in enumerate(rounds)]
     return np.min(means, axis=1), np.max(means, axis=1)
@@ -80,10 +83,11 @@ def test_no_theta_of_the_region_entitles_to_less_or_more(merit: Merit, records: 
     contexts = rng.random((30, 5, dimension)) / np.sqrt(dimension)
     contexts[:, 0, 0] += 0.3
     found = learnt(records, dimension, seed=records + dimension)
+    shares = shares_over(found, merit, contexts)
     for codes in (np.arange(5), np.array([0, 0, 1, -1, 2])):  # actions, and groups that not all are in
         numbers = np.broadcast_to(codes, (30, 5)).copy()
         low, high = tallied(found, merit, contexts, numbers).interval(found.radius)
-        least, most = brute(found, merit, contexts, numbers)
+        least, most = extremes(shares, numbers)
         assert (low <= least + 1e-12).all()
         assert (high >= most - 1e-12).all()
 
@@ -96,7 +100,7 @@ def test_with_data_the_interval_is_nearly_as_narrow_as_can_be() -> None:
     for records, factor in ((20_000, 1.6), (1_000_000, 1.15)):
         found = learnt(records, 2, seed=1)
         low, high = tallied(found, Exponential(10.0), contexts, codes).interval(found.radius)
-        least, most = brute(found, Exponential(10.0), contexts, codes)
+        least, most = extremes(shares_over(found, Exponential(10.0), contexts), codes)
         assert ((high - low) < factor * (most - least)).all()
     alone = entitled(found, Exponential(10.0), contexts, None)  # round by round, without the linear bound
     assert ((alone.high - alone.low).mean(axis=0) > 0.999 * (high - low)).all()

@@ -53,16 +53,16 @@ def world(
 def due(merits: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Exposures in proportion to merits as far as slots allow, by the formula of slopes, max over min."""
     size, order = merits.size, np.argsort(-merits, kind="stable").tolist()
-    sums = [0.0, *accumulate(merits[order].tolist())]
-    room = [0.0, *accumulate(weights.tolist())]
+    ordered = merits[order].tolist()
+    sums, room = [0.0, *accumulate(ordered)], [0.0, *accumulate(weights.tolist())]
     room += [room[-1]] * (size - weights.size)
     slopes = [
         [(room[j] - room[i]) / (sums[j] - sums[i]) for j in range(i + 1, size + 1)] for i in range(size)
     ]
-    exposure = np.empty(size)
+    exposure = [0.0] * size
     for k, arm in enumerate(order):
-        exposure[arm] = merits[arm] * max(min(slopes[i][k - i :]) for i in range(k + 1))
-    return exposure
+        exposure[arm] = ordered[k] * max([min(slopes[i][k - i :]) for i in range(k + 1)])
+    return np.array(exposure)
 
 
 def fill(rng: np.random.Generator, exposure: np.ndarray, weights: np.ndarray) -> list[int]:
