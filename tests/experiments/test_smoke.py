@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -115,17 +116,31 @@ def test_scores_are_stored(smoke: Reproduction):
 
 
 @pytest.mark.long
-def test_drawing_again_from_stored_results(smoke: Reproduction):
+def test_drawing_again_from_stored_results(tmp_path: Path, smoke: Reproduction):
+    """In a folder that holds three of the experiments."""
+    names = {"exp3", "exp6", "exp7"}
+    manifest = json.loads((smoke.out / MANIFEST).read_text())
+    manifest["runs"] = {name: runs for name, runs in manifest["runs"].items() if name in names}
+    ids = {identity for runs in manifest["runs"].values() for identity in runs.values()}
+    shutil.copytree(smoke.out / "figures", tmp_path / "figures")
+    (tmp_path / "results").mkdir()
+    for file in (smoke.out / "results").iterdir():
+        if any(identity in file.name for identity in ids):
+            shutil.copy(file, tmp_path / "results")
+    (tmp_path / MANIFEST).write_text(json.dumps(manifest))
+    redraw(["exp7"], out=tmp_path)  # the report of all three
+
     def written(name: str) -> int:
-        return (smoke.out / "figures" / name).stat().st_mtime_ns
+        return (tmp_path / "figures" / name).stat().st_mtime_ns
 
     before = {name: written(name) for name in ("exp6-starvation.png", "exp3-fairness.png")}
-    report = (smoke.out / "report.md").read_text()
-    assert set(redraw(["exp6"], out=smoke.out)) == {"exp6"}
+    report = (tmp_path / "report.md").read_text()
+    assert all(experiments()[name].title in report for name in names)
+    assert set(redraw(["exp6"], out=tmp_path)) == {"exp6"}
     assert written("exp6-starvation.png") > before["exp6-starvation.png"]
     assert written("exp3-fairness.png") == before["exp3-fairness.png"]
-    assert (smoke.out / "report.md").read_text() == report  # nothing is lost from it
-    assert set(json.loads((smoke.out / "scores.json").read_text())) == set(INSTALLED)
+    assert (tmp_path / "report.md").read_text() == report  # nothing is lost from it
+    assert set(json.loads((tmp_path / "scores.json").read_text())) == names
 
 
 SMALL, LARGE = Size(horizon=40, seeds=1), Size(horizon=60, seeds=1)
@@ -135,45 +150,56 @@ def sections(out: Path) -> list[str]:
     return sorted(json.loads((out / "scores.json").read_text()))
 
 
+@pytest.fixture(scope="module")
+def _made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("made")
+    reproduce(choose(["exp6"]), size=LARGE, out=out)
+    return out
+
+
+@pytest.fixture
+def exp6(_made: Path, tmp_path: Path) -> Path:
+    """A folder of its own with exp6 at `LARGE`."""
+    return Path(shutil.copytree(_made, tmp_path / "exp6"))
+
+
 @pytest.mark.long
-def test_one_folder_keeps_every_experiment_of_one_size(tmp_path: Path):
-    for name in ("exp6", "exp8"):
-        reproduce(choose([name]), size=SMALL, out=tmp_path)
-    assert sections(tmp_path) == ["exp6", "exp8"]
-    assert (tmp_path / "figures" / "exp6-starvation.png").is_file()
-    before = (tmp_path / "figures" / "exp8-merit.svg").read_bytes()
-    again = reproduce(choose(["exp8"]), size=SMALL, out=tmp_path)  # computes nothing, and draws the same
+def test_one_folder_keeps_every_experiment_of_one_size(exp6: Path):
+    assert sections(exp6) == ["exp6"]
+    reproduce(choose(["exp7"]), size=LARGE, out=exp6)
+    assert sections(exp6) == ["exp6", "exp7"]
+    assert (exp6 / "figures" / "exp6-starvation.png").is_file()
+    before = (exp6 / "figures" / "exp7-communication.svg").read_bytes()
+    again = reproduce(choose(["exp7"]), size=LARGE, out=exp6)  # computes nothing, and draws the same
     assert again.swept.jobs == 0
-    assert set(again.scores) == {"exp6", "exp8"}
-    assert (tmp_path / "figures" / "exp8-merit.svg").read_bytes() == before
+    assert set(again.scores) == {"exp6", "exp7"}
+    assert (exp6 / "figures" / "exp7-communication.svg").read_bytes() == before
 
 
 @pytest.mark.long
-def test_another_size_does_not_silently_replace_a_report(tmp_path: Path):
-    reproduce(choose(["exp6"]), size=LARGE, out=tmp_path)
-    before = (tmp_path / "report.html").read_bytes()
-    for name in ("exp6", "exp8"):  # smaller, or not all that is there
+def test_another_size_does_not_silently_replace_a_report(exp6: Path):
+    before = (exp6 / "report.html").read_bytes()
+    for name in ("exp6", "exp7"):  # smaller, or not all that is there
         with pytest.raises(
             ResultsError, match=r"report of exp6 at T = 60, 1 seed, and this is T = 40.*--replace"
         ):
-            reproduce(choose([name]), size=SMALL, out=tmp_path)
-    assert (tmp_path / "report.html").read_bytes() == before
-    reproduce(choose(["exp8"]), size=SMALL, out=tmp_path, replace=True)
-    assert sections(tmp_path) == ["exp8"]
-    assert not list((tmp_path / "figures").glob("exp6*"))  # none that is stale beside it
-    reproduce(choose(["exp8"]), size=LARGE, out=tmp_path)  # larger: nothing is lost
+            reproduce(choose([name]), size=SMALL, out=exp6)
+    assert (exp6 / "report.html").read_bytes() == before
+    reproduce(choose(["exp7"]), size=SMALL, out=exp6, replace=True)
+    assert sections(exp6) == ["exp7"]
+    assert not list((exp6 / "figures").glob("exp6*"))  # none that is stale beside it
+    reproduce(choose(["exp7"]), size=LARGE, out=exp6)  # larger: nothing is lost
 
 
 @pytest.mark.long
-def test_other_code_does_not_silently_drop_experiments(tmp_path: Path):
-    reproduce(choose(["exp6"]), size=SMALL, out=tmp_path)
-    path = tmp_path / MANIFEST
+def test_other_code_does_not_silently_drop_experiments(exp6: Path):
+    path = exp6 / MANIFEST
     manifest = json.loads(path.read_text())
     manifest["made_by"]["code"] = "0" * 12
     path.write_text(json.dumps(manifest))
     with pytest.raises(ResultsError, match="report of exp6 by other code"):
-        reproduce(choose(["exp8"]), size=SMALL, out=tmp_path)
-    reproduce(choose(["exp6"]), size=SMALL, out=tmp_path)  # made again: nothing is lost
+        reproduce(choose(["exp7"]), size=LARGE, out=exp6)
+    reproduce(choose(["exp6"]), size=LARGE, out=exp6)  # made again: nothing is lost
 
 
 def test_drawing_what_is_not_there(tmp_path: Path):
