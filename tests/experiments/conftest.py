@@ -9,8 +9,11 @@ import pytest
 from fedfairx.experiments import SMOKE
 from fedfairx.experiments.registry import choose
 from fedfairx.experiments.reproduce import Reproduction, reproduce
+from fedfairx.util import figure_style
 
 
 @pytest.fixture(scope="session")
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> Reproduction:
-    return reproduce(choose(["all"]), size=SMOKE, out=Path(tmp_path_factory.mktemp("smoke")), workers=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(figure_style._DATA["style"], "savefig.dpi", 80)  # half: it is not how sharp they are
+        return reproduce(choose(["all"]), size=SMOKE, out=Path(tmp_path_factory.mktemp("smoke")), workers=2)
