@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from fedfairx import Federation
-from fedfairx.experiments import FULL, Outcome
+from fedfairx.experiments import FULL, SMOKE, Outcome
 from fedfairx.experiments.datasets import missing
 from fedfairx.experiments.joining import ALONE, DIFFER, HOWS, PRIVATE_DIFFER, by_member
 from fedfairx.experiments.offers import OffersScenario, asked, shares
@@ -167,7 +167,7 @@ def test_the_tables_name_what_january_chose(made_up: dict[str, Outcome]):
 @pytest.mark.long
 @pytest.mark.skipif(bool(missing(flights.EXPERIMENT.libraries)), reason="needs the extra data")
 def test_january_chose_the_numbers_that_are_used():
-    runs = {run.key: run for run in flights.runs(FULL) if run.key.startswith("January")}
+    runs = {run.key: run for run in flights.runs(SMOKE) if run.key.startswith("January")}  # of any size
     outcomes = {name: run.play(run, range(10)) for name, run in runs.items() if run.play is not None}
     found = january_regret(outcomes)
     assert min(found, key=lambda name: found[name].mean()) == CHOSEN
