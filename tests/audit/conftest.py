@@ -41,16 +41,22 @@ def _few_canaries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def _few_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it is not tested what many records, or many releases of the second agent, do."""
+    """Where it is not tested what many records, or many releases of all but the first agent, do."""
     monkeypatch.setattr(whole_agents, "_MANY", 6)
-    monkeypatch.setattr(whole_agents, "_SHORT", 8)
+    monkeypatch.setattr(whole_agents, "_SHORT", 4)
+    monkeypatch.setattr(whole_agents, "_STORED", 2)
 
 
 @pytest.fixture
 def _few_releases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it is not the middle of a long stream that is tested."""
-    monkeypatch.setattr(whole_agents, "_LONGEST", 32)
+    """Where it is not the draws of many releases that are tested."""
     monkeypatch.setattr(noise_tests, "_LONGEST", 64)
+
+
+@pytest.fixture
+def _no_middle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only the last releases of a long stream are tested."""
+    monkeypatch.setattr(whole_agents, "_LONGEST", 32)
 
 
 @pytest.fixture

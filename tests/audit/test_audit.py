@@ -118,7 +118,7 @@ def test_centred_records_pass(adjacency: Any) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures(*SMALLER)
+@pytest.mark.usefixtures(*SMALLER, "_few_records")
 @pytest.mark.parametrize("centred", [False, True])
 def test_shrunk_records_pass_unless_they_are_not_shrunk(
     centred: bool, monkeypatch: pytest.MonkeyPatch
@@ -137,7 +137,7 @@ def test_shrunk_records_pass_unless_they_are_not_shrunk(
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures(*SMALLER)
+@pytest.mark.usefixtures(*SMALLER, "_few_releases")
 def test_the_last_releases_of_a_long_stream_pass() -> None:
     """Beyond the releases that agents make one by one."""
     for mechanism, releases in (("sqrt-toeplitz", 513), ("blt", 3_000)):
