@@ -21,6 +21,8 @@ from fedfairx.storage.seen import SeenTables
 from golden import machine
 from old_databases import EARLY, EXPECTED, NAMES, load
 
+pytestmark = pytest.mark.usefixtures("migrated")
+
 LAST = len(migrations.MIGRATIONS)
 SOME = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
 #: Replaying gives the same bits on the same kind of machine, in compiled code.
