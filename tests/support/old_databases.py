@@ -26,6 +26,8 @@ def load(name: str, place: str) -> None:
     if place.startswith("postgresql:"):
         database = open_database(place)
         database.begin()
+        for table in database.tables() - {"holder"}:  # of this version
+            database.execute(f"DROP TABLE {table}")
         execute_all(database, "CREATE TABLE fedfairx (version INTEGER NOT NULL)")
         for migration in migrations.MIGRATIONS[: int(name[len("version")])]:
             if isinstance(migration, str):

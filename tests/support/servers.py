@@ -15,10 +15,18 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+#: The columns of all tables and indexes of a schema.
+SHAPE = """
+    SELECT c.relname, c.relkind, array_agg(a.attname::text || ' ' || a.atttypid ORDER BY a.attnum)
+    FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+    WHERE c.relnamespace = %s::regnamespace GROUP BY c.relname, c.relkind ORDER BY c.relname
+"""
 
 
 def missing(what: str) -> None:
@@ -40,6 +48,9 @@ class Postgres:
             owner = pwd.getpwnam("postgres")
             os.chown(self._folder, owner.pw_uid, owner.pw_gid)
         self._data = f"{self._folder}/data"
+        self._connection: Any = None
+        self._emptied: list[str] = []  # addresses of schemas that were given back
+        self._shape: Any = None  # of the tables in them
         self._run("initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8")
         self.start()
 
@@ -48,6 +59,8 @@ class Postgres:
         self._run("pg_ctl", "-D", self._data, "-w", "-o", options, "-l", f"{self._folder}/log", "start")
 
     def stop(self, mode: str = "immediate") -> None:
+        if self._connection is not None:
+            self._connection.close()
         self._run("pg_ctl", "-D", self._data, "-w", "-m", mode, "stop")
 
     def remove(self) -> None:
@@ -56,12 +69,48 @@ class Postgres:
 
     def schema(self) -> str:
         """The address of an empty schema."""
+        name = f"s{uuid.uuid4().hex[:12]}"
+        self._connected().execute(f"CREATE SCHEMA {name}")
+        return f"{self.address}&options=-csearch_path%3D{name}"
+
+    def lend(self) -> str:
+        """The address of a schema that has the tables of a durable agent, but no rows, until `take_back`."""
+        from fedfairx.storage.open_log import open_log
+
+        if self._emptied:
+            return self._emptied.pop()
+        place = self.schema()
+        open_log(place).close()
+        if self._shape is None:
+            self._shape = self._connected().execute(SHAPE, (_name(place),)).fetchall()
+        return place
+
+    def take_back(self, place: str) -> None:
+        """Remove all rows, to lend the schema again; not if its tables have changed or are in use."""
         import psycopg
 
-        name = f"s{uuid.uuid4().hex[:12]}"
-        with psycopg.connect(self.address, autocommit=True) as connection:
-            connection.execute(f"CREATE SCHEMA {name}")
-        return f"{self.address}&options=-csearch_path%3D{name}"
+        from fedfairx.storage.migrations import MIGRATIONS
+
+        name = _name(place)
+        with suppress(psycopg.Error), self._connected().transaction():
+            held = "SELECT pg_try_advisory_xact_lock(hashtextextended('fedfairx ' || %s, 0))"
+            free = self._connected().execute(held, (name,)).fetchone() == (True,)
+            if not free or self._connected().execute(SHAPE, (name,)).fetchall() != self._shape:
+                return
+            tables = [table for table, kind, _ in self._shape if kind == "r"]
+            self._connected().execute(
+                f"SET LOCAL lock_timeout = '1s'; "
+                f"{'; '.join(f'DELETE FROM {name}.{table}' for table in tables)}; "
+                f"INSERT INTO {name}.fedfairx VALUES ({len(MIGRATIONS)})"
+            )
+            self._emptied.append(place)
+
+    def _connected(self) -> Any:
+        import psycopg
+
+        if self._connection is None or self._connection.closed or self._connection.broken:
+            self._connection = psycopg.connect(self.address, autocommit=True)
+        return self._connection
 
     @property
     def address(self) -> str:
@@ -77,6 +126,11 @@ class Postgres:
             said.seek(0)
             assert done.returncode == 0, said.read()
         os.unlink(f"{self._folder}.out")
+
+
+def _name(place: str) -> str:
+    """The name of the schema at an address."""
+    return place.rpartition("%3D")[2]
 
 
 def postgres_programs() -> Path | None:
@@ -99,12 +153,18 @@ def postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty place for a durable agent, of each kind."""
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A place for a durable agent, of each kind; without tables if the test asks for `migrated`."""
     if request.param == "sqlite":
-        return str(tmp_path / "agent.db")
+        yield str(tmp_path / "agent.db")
+        return
     server: Postgres = request.getfixturevalue("postgres")
-    return server.schema()
+    if "migrated" in request.fixturenames:
+        yield server.schema()
+        return
+    lent = server.lend()
+    yield lent
+    server.take_back(lent)
 
 
 @pytest.fixture
