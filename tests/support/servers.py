@@ -91,14 +91,14 @@ class Postgres:
 
         from fedfairx.storage.migrations import MIGRATIONS
 
-        name = _name(place)
-        with suppress(psycopg.Error), self._connected().transaction():
+        name, connection = _name(place), self._connected()
+        with suppress(psycopg.Error), connection.transaction():
             held = "SELECT pg_try_advisory_xact_lock(hashtextextended('fedfairx ' || %s, 0))"
-            free = self._connected().execute(held, (name,)).fetchone() == (True,)
-            if not free or self._connected().execute(SHAPE, (name,)).fetchall() != self._shape:
+            free = connection.execute(held, (name,)).fetchone() == (True,)
+            if not free or connection.execute(SHAPE, (name,)).fetchall() != self._shape:
                 return
             tables = [table for table, kind, _ in self._shape if kind == "r"]
-            self._connected().execute(
+            connection.execute(
                 f"SET LOCAL lock_timeout = '1s'; "
                 f"{'; '.join(f'DELETE FROM {name}.{table}' for table in tables)}; "
                 f"INSERT INTO {name}.fedfairx VALUES ({len(MIGRATIONS)})"
@@ -108,8 +108,11 @@ class Postgres:
     def _connected(self) -> Any:
         import psycopg
 
-        if self._connection is None or self._connection.closed or self._connection.broken:
-            self._connection = psycopg.connect(self.address, autocommit=True)
+        if self._connection is not None:
+            with suppress(psycopg.Error):  # a test may end all connections
+                self._connection.execute("SELECT 1")
+                return self._connection
+        self._connection = psycopg.connect(self.address, autocommit=True)
         return self._connection
 
     @property
