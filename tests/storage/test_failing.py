@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
+from elsewhere import elsewhere
 from fedfairx.errors import StateError, StorageError, StorageUnavailable
 from fedfairx.storage.sqlite import RECENTLY
 from servers import Postgres
@@ -102,29 +102,25 @@ def test_a_full_disk(tmp_path: Path) -> None:
 @pytest.mark.process
 def test_a_disk_that_takes_no_more_in_another_process(tmp_path: Path) -> None:
     """A limit of the system on the size of files, which SQLite meets in the middle of a write."""
-    program = f"""
-import resource, signal, numpy as np, fedfairx as ffx
-from fedfairx.errors import StorageUnavailable
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-agent = ffx.Agent.open({str(tmp_path / "agent.db")!r}, dimension=3, seed=0)
-resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
-made = 0
-try:
-    for _ in range(10_000):
-        agent.decide(np.eye(3))
-        made += 1
-except StorageUnavailable as error:
-    assert agent.pending == made, (agent.pending, made)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    agent.decide(np.eye(3))
-    print(made + 1, flush=True)
-    agent.close()
-"""
-    environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
+
+    def fill() -> int:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        with ffx.Agent.open(tmp_path / "agent.db", dimension=D, seed=0) as agent:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
+            made = 0
+            with pytest.raises(StorageUnavailable):
+                while made < 10_000:
+                    agent.decide(X)
+                    made += 1
+            assert agent.pending == made
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            agent.decide(X)
+        return made + 1
+
+    with elsewhere(fill) as filled:
+        made = filled()
     with ffx.Agent.open(tmp_path / "agent.db") as agent:
-        assert agent.pending == int(done.stdout) > 10
+        assert agent.pending == int(made) > 10
         agent.verify()
 
 
@@ -189,12 +185,10 @@ def test_a_server_that_is_restarted(postgres: Postgres) -> None:
 
 @pytest.mark.process
 def test_who_holds_it(place: str) -> None:
-    with opened(place):  # type: ignore[arg-type]
+    with elsewhere(lambda: ffx.Agent.open(place)) as opens, opened(place):  # type: ignore[arg-type]
         with pytest.raises(StorageUnavailable, match="is open already"):
             ffx.Agent.open(place)
-        program = f"import fedfairx as ffx; ffx.Agent.open({place!r})"
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-        assert re.search(f"is locked by process {os.getpid()} on .* since 20", done.stderr)
+        assert re.search(f"is locked by process {os.getpid()} on .* since 20", opens())
     ffx.Agent.open(place).close()
 
 

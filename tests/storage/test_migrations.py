@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import pytest
 
 import fedfairx as ffx
 from fedfairx.errors import StateError
-from fedfairx.storage import ApiKeys, migrations, open_database
+from fedfairx.storage import ApiKeys, migrations, open_database, seal_migration
 from fedfairx.storage.agents import ServedRow, read_feature_schema, read_served
 from fedfairx.storage.seen import SeenTables
 from golden import machine
@@ -220,19 +218,20 @@ def _interrupt(_: object) -> None:
 def test_killed_in_the_middle_it_is_of_the_old_version(place: str) -> None:
     load("version3-plain", place)
     before = content_of(place)
-    program = f"""
-import os, signal, fedfairx as ffx
-from fedfairx.storage import seal_migration
-seal_migration._AFTER = "DROP TABLE old_agents"
-run = seal_migration._Sealing.run
-def killed(sealing):
-    run(sealing)
-    os.kill(os.getpid(), signal.SIGKILL)
-seal_migration._Sealing.run = killed
-ffx.Agent.open({place!r})
-"""
-    done = subprocess.run([sys.executable, "-c", program], env=os.environ | {"NUMBA_DISABLE_JIT": "1"})
-    assert done.returncode == -signal.SIGKILL
+    run = seal_migration._Sealing.run
+
+    def killed(sealing: Any) -> None:
+        run(sealing)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    child = os.fork()
+    if child == 0:
+        seal_migration._Sealing.run = killed  # type: ignore[method-assign]
+        try:
+            ffx.Agent.open(place)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     assert content_of(place) == before
     with ffx.Agent.open(place) as agent:
         assert kept(agent) == EXPECTED["version3-plain"]["kept"]

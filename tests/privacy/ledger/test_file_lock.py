@@ -5,14 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from elsewhere import elsewhere
 from fedfairx.errors import LedgerMismatch, PrivacyError, StateError
 from fedfairx.privacy.ledger.ledger import Position
 from fedfairx.privacy.ledger.sqlite import SqliteLedger
@@ -29,22 +29,8 @@ def _bound(path: Path) -> SqliteLedger:
     return ledger
 
 
-_TRY = """
-import sys
-from fedfairx.errors import LedgerMismatch
-from fedfairx.privacy.ledger.sqlite import SqliteLedger
-try:
-    SqliteLedger(sys.argv[1]).close()
-except LedgerMismatch:
-    sys.exit(7)
-"""
-
-
-def _opens_elsewhere(path: Path) -> bool:
-    """Whether a process of its own may open the ledger."""
-    ended = subprocess.run([sys.executable, "-c", _TRY, str(path)], check=False)
-    assert ended.returncode in (0, 7)
-    return ended.returncode == 0
+def _opens(path: Path) -> None:
+    SqliteLedger(path).close()
 
 
 def _in_child(work: Callable[[], object]) -> int:
@@ -80,9 +66,9 @@ def _fork(path: Path) -> None:
 def test_the_lock_outlives(tmp_path: Path, event: Callable[[Path], None]) -> None:
     """POSIX record locks would be lost in each case, since a descriptor of the file is closed."""
     path = tmp_path / "l"
-    with _bound(path):
+    with elsewhere(partial(_opens, path)) as opens, _bound(path):
         event(path)
-        assert not _opens_elsewhere(path)
+        assert opens().startswith("LedgerMismatch: ")
 
 
 @pytest.mark.process
@@ -111,18 +97,11 @@ def test_a_forked_child_may_neither_use_nor_end_it(tmp_path: Path) -> None:
 @pytest.mark.process
 def test_a_child_that_is_still_there_does_not_hold_the_lock(tmp_path: Path) -> None:
     path = tmp_path / "l"
-    ledger = _bound(path)
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(write)
-        os.read(read, 1)
-        os._exit(0)
-    ledger.close()
-    assert _opens_elsewhere(path)
-    os.close(write)
-    os.waitpid(child, 0)
-    os.close(read)
+    with elsewhere(partial(_opens, path)) as opens:
+        ledger = _bound(path)
+        with elsewhere(lambda: None):
+            ledger.close()
+            assert opens() == "None"
 
 
 def test_a_lock_that_was_removed_is_noticed(tmp_path: Path) -> None:
