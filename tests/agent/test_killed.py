@@ -186,7 +186,7 @@ def test_a_whole_agent_killed_restored_and_cloned(tmp_path: Path, mechanism: str
     options = mechanism, centred
     began = time.perf_counter()
     for life in range(KILLS):
-        _killed(home, outbox, 2 * life, rng.uniform(0.01, 0.4), *options)
+        _killed(home, outbox, 2 * life, rng.uniform(0.01, 0.2), *options)
         event = ("none", "backup", "restore", "clone")[life % 4 if life < 4 else rng.integers(4)]
         if event == "backup" or not backup.exists():
             _copy(home, backup)
@@ -194,7 +194,7 @@ def test_a_whole_agent_killed_restored_and_cloned(tmp_path: Path, mechanism: str
             _copy(backup, home)
         elif event == "clone":
             _copy(home, clone)
-            _killed(clone, outbox, 2 * life + 1, rng.uniform(0.01, 0.4), *options)
+            _killed(clone, outbox, 2 * life + 1, rng.uniform(0.01, 0.2), *options)
             _check_ledger(clone, *options)
             assert not (clone / "breach").exists()
     assert not (home / "breach").exists()
