@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 from types import FunctionType
 from typing import Any
@@ -30,12 +31,17 @@ def _fill(exposure: Array, weights: Array, least: float, uniform: float, memory:
     fill_slots(floats(exposure), floats(weights), uniform, work)
 
 
+@cache
+def _scratch_size(slots: int, arms: int) -> int:
+    return size_of(slate_scratch, slots, arms)
+
+
 def slate(
     logits: ArrayLike, weights: ArrayLike, *, uniform: float = 0.5, least: float = 0.0, best: bool = False
 ) -> tuple[Array, list[int]]:
     """The exposures of all arms, and the arms in the slots."""
     exposure, weights = np.array(logits, dtype=float), np.array(weights, dtype=float)
-    memory = zeros(size_of(slate_scratch, weights.size, exposure.size))
+    memory = zeros(_scratch_size(weights.size, exposure.size))
     memory[: weights.size] = -1.0  # what is shown
     _fill(exposure, weights, least, uniform, memory, best)
     return exposure, memory[: weights.size].astype(int).tolist()
