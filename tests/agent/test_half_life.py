@@ -187,7 +187,7 @@ def test_slots_are_rewards_one_after_the_other() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("half_life", "count"),
-    [(0.01, 5_000), (1.0, 20_000), (500.0, 50_000), pytest.param(1e4, 1_000_000, marks=pytest.mark.slow)],
+    [(0.01, 2_000), (1.0, 5_000), (500.0, 20_000), pytest.param(1e4, 1_000_000, marks=pytest.mark.slow)],
 )
 def test_a_million_rewards_neither_overflow_nor_vanish(half_life: float, count: int) -> None:
     agent = ffx.Agent(actions=["ann", "ben"], half_life=half_life, seed=0)
@@ -258,18 +258,18 @@ def test_a_release_by_time_is_as_of_when_it_is_made_and_taken() -> None:
 def test_a_federation_forgets_what_changed(partners: str) -> None:
     rng = np.random.default_rng(0)
     theta, errors = np.array([0.8, 0.1]), {}
-    for half_life in (None, 100):
+    for half_life in (None, 60):
         fed = ffx.Federation(
-            agents=3, dimension=2, horizon=800, seed=0, partners=partners, half_life=half_life
+            agents=3, dimension=2, horizon=500, seed=0, partners=partners, half_life=half_life
         )
-        for t in range(800):
-            truth = theta if t < 400 else theta[::-1]
+        for t in range(500):
+            truth = theta if t < 250 else theta[::-1]
             for agent in fed.agents:
                 made = agent.decide(rng.random((4, 2)) / math.sqrt(2))
                 agent.observe(made, reward=float(made.context @ truth + 0.05 * rng.normal()))
             fed.end_round()
         errors[half_life] = np.linalg.norm(fed.agents[0].estimate - theta[::-1])
-    assert errors[100] < 0.1 < 0.3 < errors[None]
+    assert errors[60] < 0.1 < 0.3 < errors[None]
 
 
 # --- kept -------------------------------------------------------------------------------------------------

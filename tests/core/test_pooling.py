@@ -62,7 +62,7 @@ def test_noise_makes_others_worthless_and_its_absence_makes_them_worth_all() -> 
 
 
 @pytest.mark.long
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(seeds, st.integers(1, 6), st.floats(0.0, 30.0), st.floats(0.0, 3.0))
 def test_a_lane_of_a_block_has_the_bits_of_an_agent_alone(
     seed: int, dimension: int, noise_sd: float, shift: float
