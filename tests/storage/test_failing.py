@@ -17,6 +17,7 @@ import pytest
 import fedfairx as ffx
 from elsewhere import elsewhere
 from fedfairx.errors import StateError, StorageError, StorageUnavailable
+from fedfairx.storage import postgres as storage_on_server
 from fedfairx.storage.sqlite import RECENTLY
 from servers import Postgres
 from states import told
@@ -184,7 +185,8 @@ def test_a_server_that_is_restarted(postgres: Postgres) -> None:
 
 
 @pytest.mark.process
-def test_who_holds_it(place: str) -> None:
+def test_who_holds_it(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage_on_server, "_WAITS", (0.01,))
     with elsewhere(lambda: ffx.Agent.open(place)) as opens, opened(place):  # type: ignore[arg-type]
         with pytest.raises(StorageUnavailable, match="is open already"):
             ffx.Agent.open(place)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import psycopg
 
 _TYPES = {" BLOB": " BYTEA", " INTEGER": " BIGINT", " REAL": " DOUBLE PRECISION"}
-_WAITS = (0.05, 0.1, 0.2, 0.4)  # seconds
+_WAITS = (0.01, 0.04, 0.1, 0.2, 0.4)  # seconds
 _LOCK = "('fedfairx ' || current_schema())"
 #: Error codes after which a retry may succeed: connection, conflict, resources, operator, read-only.
 _TRY_AGAIN = ("08", "40", "53", "55", "57", "58", "25006")
