@@ -78,6 +78,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _needs_a_server(item):
             item.add_marker("process")
+            if item.get_closest_marker("slow_on_server"):
+                item.add_marker("slow")
 
 
 @pytest.hookimpl(wrapper=True)

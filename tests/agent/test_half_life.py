@@ -301,8 +301,15 @@ def live(agents: list[ffx.Agent], clock: Clock, rounds: int, seed: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::fedfairx.errors.ClockWarning")  # this test is ahead of the clock
-@pytest.mark.parametrize("half_life", [20, "1h"])
-@pytest.mark.parametrize("partners", ["alike", "differ"])
+@pytest.mark.parametrize(
+    ("partners", "half_life"),
+    [
+        ("alike", 20),
+        pytest.param("differ", 20, marks=pytest.mark.slow_on_server),
+        pytest.param("alike", "1h", marks=pytest.mark.slow_on_server),
+        ("differ", "1h"),
+    ],
+)
 def test_a_durable_one_continues_to_the_bit(
     place: str, half_life: Any, partners: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,7 +127,9 @@ def test_the_more_wait_the_rarer_are_snapshots(tmp_path: Path, monkeypatch: pyte
         agent.verify()
 
 
-@pytest.mark.parametrize("together", [1, 127, 128, 300])
+@pytest.mark.parametrize(
+    "together", [1, *(pytest.param(each, marks=pytest.mark.slow_on_server) for each in (127, 128)), 300]
+)
 def test_any_number_of_steps_is_one_transaction(place: str, together: int) -> None:
     x = contexts(np.random.default_rng(0))
     with ffx.Agent.open(place, dimension=D, seed=0) as agent:
@@ -141,7 +143,10 @@ def test_any_number_of_steps_is_one_transaction(place: str, together: int) -> No
         agent.verify()
 
 
-@pytest.mark.parametrize("decide_from", ["released", "released+local", "own+released"])
+@pytest.mark.parametrize(
+    "decide_from",
+    ["released", pytest.param("released+local", marks=pytest.mark.slow_on_server), "own+released"],
+)
 def test_a_private_one_is_opened_with_its_budget_and_its_messages(place: str, decide_from: Any) -> None:
     budget = ffx.Budget(epsilon=4.0, delta=0.1, releases=10, decide_from=decide_from)
     with ffx.Agent.open(place, dimension=D, seed=1, name="a", budget=budget) as agent:

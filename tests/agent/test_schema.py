@@ -196,7 +196,13 @@ def test_it_learns_as_if_the_columns_had_been_there_from_the_beginning() -> None
     assert agent.estimate == pytest.approx(other.estimate, abs=1e-9)
 
 
-@pytest.mark.parametrize("rule", ["expected-merit", "thompson", "optimism"])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "expected-merit",
+        *(pytest.param(rule, marks=pytest.mark.slow_on_server) for rule in ("thompson", "optimism")),
+    ],
+)
 def test_a_durable_agent_keeps_its_versions(place: str, rule: str) -> None:
     with ffx.Agent.open(place, schema=FIRST, rule=rule, seed=0) as agent:
         taught(agent)

@@ -76,7 +76,14 @@ def content(place: str) -> bytes:
 # --- by age -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [{}, {"half_life": "1m"}, {"budget": ffx.Budget(epsilon=4.0, releases=9)}])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {},
+        pytest.param({"half_life": "1m"}, marks=pytest.mark.slow_on_server),
+        {"budget": ffx.Budget(epsilon=4.0, releases=9)},
+    ],
+)
 def test_old_contexts_go_and_the_agent_goes_on(
     place: str, kind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,10 +255,12 @@ def test_what_must_not_be_dropped(tmp_path: Path) -> None:
     "kind",
     [
         {"dimension": D},
-        {"dimension": D, "rule": "optimism"},
+        pytest.param({"dimension": D, "rule": "optimism"}, marks=pytest.mark.slow_on_server),
         {"dimension": D, "half_life": 5.0},
-        {"dimension": D, "half_life": "1m"},
-        {"dimension": D, "bounds": ffx.privacy.Bounds(reward=0.5)},
+        pytest.param({"dimension": D, "half_life": "1m"}, marks=pytest.mark.slow_on_server),
+        pytest.param(
+            {"dimension": D, "bounds": ffx.privacy.Bounds(reward=0.5)}, marks=pytest.mark.slow_on_server
+        ),
         {"actions": ["ann", "ben", "cid", "dan"]},
     ],
     ids=lambda kind: "-".join(map(str, kind)),
@@ -453,7 +462,11 @@ def test_a_restored_copy_has_the_records_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    [{"dimension": D}, {"dimension": D, "half_life": 5.0}, {"actions": ["ann", "ben", "cid", "dan"]}],
+    [
+        {"dimension": D},
+        pytest.param({"dimension": D, "half_life": 5.0}, marks=pytest.mark.slow_on_server),
+        {"actions": ["ann", "ben", "cid", "dan"]},
+    ],
     ids=lambda kind: "-".join(map(str, kind)),
 )
 def test_it_knows_what_it_knew_then(kind: Any, place: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from old_databases import EARLY, EXPECTED, NAMES, load
 pytestmark = pytest.mark.usefixtures("migrated")
 
 LAST = len(migrations.MIGRATIONS)
+ON_A_SERVER = ("version1-plain", "version2-private", "version3-plain", "version4-private")
 SOME = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
 #: Replaying gives the same bits on the same kind of machine, in compiled code.
 SAME_BITS = EXPECTED["machine"] == machine() and os.environ.get("NUMBA_DISABLE_JIT", "0") == "0"
@@ -56,7 +57,10 @@ def kept(agent: ffx.Agent) -> list[list[Any]]:
     ]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in ON_A_SERVER else pytest.mark.slow_on_server) for name in NAMES],
+)
 def test_an_agent_of_every_earlier_version_goes_on(place: str, name: str) -> None:
     """What was kept is as it was, what is decided next is what that version would have decided."""
     load(name, place)

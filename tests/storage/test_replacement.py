@@ -50,6 +50,7 @@ def leaf(agent: ffx.Agent) -> Any:
     return inner._position
 
 
+ON_A_SERVER = ("expected-merit", "actions", "own+released")  # the others have the same tables
 SETTINGS: dict[str, dict[str, Any]] = {
     "expected-merit": {"dimension": D},
     "optimism": {"dimension": D, "rule": "optimism"},
@@ -74,7 +75,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", SETTINGS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[] if kind in ON_A_SERVER else pytest.mark.slow_on_server)
+        for kind in SETTINGS
+    ],
+)
 def test_it_is_as_if_the_right_reward_had_come(
     kind: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,8 +155,8 @@ def live_with_slots(agent: ffx.Agent, right: dict[tuple[int, int], float], round
     "settings",
     [
         {"dimension": D},
-        {"dimension": D, "bounds": Bounds(reward=0.5)},
-        {"actions": ["ann", "ben", "cid", "dan"]},
+        pytest.param({"dimension": D, "bounds": Bounds(reward=0.5)}, marks=pytest.mark.slow_on_server),
+        pytest.param({"actions": ["ann", "ben", "cid", "dan"]}, marks=pytest.mark.slow_on_server),
         {"dimension": D, "budget": PRIVATE, "slots": RANKED},
     ],
     ids=["features", "clipped", "actions", "private"],
