@@ -77,19 +77,14 @@ def likeliest(
     n, y = float(len(ys)), ys - xs @ prior.mean
     if weights is not None:
         n, xs, y = float(weights.sum()), np.sqrt(weights)[:, None] * xs, np.sqrt(weights) * y
-    best = (-math.inf, 0.0, 0.0)
-    for k in range(-20, 21):
-        ridge = 2.0**k
-        spread = np.eye(len(y)) + xs @ xs.T / ridge
-        variance = float(2 * prior.noise_sd**2 + y @ np.linalg.solve(spread, y)) / (2 + n)
-        sd = math.sqrt(variance / ridge)
-        likely = (
-            -np.linalg.slogdet(spread)[1] / 2
-            - (2 + n) / 2 * math.log(variance)
-            - math.log(sd / prior.sd) ** 2 / 2
-        )
-        best = max(best, (float(likely), variance, ridge))
-    return best[1], best[2]
+    values, vectors = np.linalg.eigh(xs @ xs.T)
+    ridge = 2.0 ** np.arange(-20, 21)
+    spread = 1 + np.maximum(values, 0.0) / ridge[:, None]  # I + XXᵀ/λ in its eigenbasis, for each λ
+    variance = (2 * prior.noise_sd**2 + ((y @ vectors) ** 2 / spread).sum(axis=1)) / (2 + n)
+    sd = np.sqrt(variance / ridge)
+    likely = -np.log(spread).sum(axis=1) / 2 - (2 + n) / 2 * np.log(variance) - np.log(sd / prior.sd) ** 2 / 2
+    best = int(np.argmax(likely))
+    return float(variance[best]), float(ridge[best])
 
 
 @dataclass

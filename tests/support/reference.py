@@ -11,6 +11,7 @@ of the Gram matrix row by row, then the moment.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -356,13 +357,16 @@ def doubling_rounds(horizon, start=100):
     return [start * 2**k for k in range(horizon.bit_length() + 1) if start * 2**k <= horizon]
 
 
+_triangle = functools.cache(np.triu_indices)
+
+
 def pack(gram, moment):
-    return np.concatenate([gram[np.triu_indices(moment.size)], moment])
+    return np.concatenate([gram[_triangle(moment.size)], moment])
 
 
 def unpack(packed, dimension):
     gram = np.zeros((dimension, dimension))
-    rows, cols = np.triu_indices(dimension)
+    rows, cols = _triangle(dimension)
     gram[rows, cols] = gram[cols, rows] = packed[: rows.size]
     return gram, packed[rows.size :].copy()
 
