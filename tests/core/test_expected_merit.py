@@ -163,15 +163,15 @@ def test_a_rounds_regret_is_bounded_under_the_policy_that_is_played(merit: Merit
 
 @pytest.mark.long
 def test_bayesian_regret_has_the_steepness_and_not_its_exponential_as_a_constant() -> None:
-    # 100 parameters drawn from the prior; the mean regret is a fifth of (2) and a fifteenth of (3), so that
-    # the spread of 100 (a fourteenth of the mean) can't matter.
+    # 50 parameters drawn from the prior; the mean regret is a fifth of (2) and a fifteenth of (3), so that
+    # the spread of 50 (a tenth of the mean) can't matter.
     c, sd, noise_sd, d, rounds = 10.0, 0.5, 0.3, 3, 300
     regret, bound = 0.0, 0.0
     rng = np.random.default_rng(5)
-    for seed in range(100):
+    for seed in range(50):
         prior = ffx.Prior(sd=sd, noise_sd=noise_sd, learn=False)
         agent, theta = ffx.Agent(d, prior=prior, merit=Exponential(c), seed=seed), sd * rng.normal(size=d)
-        for _ in range(rounds if seed < 10 else 60):
+        for _ in range(rounds if seed < 5 else 60):
             x = rng.random((5, d)) / np.sqrt(d)
             spreads = noise_sd**2 * np.einsum("ai,ij,aj->a", x, np.linalg.inv(agent.gram), x)
             decision = agent.decide(x)
@@ -185,6 +185,6 @@ def test_bayesian_regret_has_the_steepness_and_not_its_exponential_as_a_constant
     ridge = (noise_sd / sd) ** 2
     total = sum(
         3.16 * c * math.sqrt(T * sd**2 / math.log(1 + 1 / ridge) * d * math.log(1 + T / (d * ridge)))
-        for T in [rounds] * 10 + [60] * 90
+        for T in [rounds] * 5 + [60] * 45
     )
     assert regret <= total

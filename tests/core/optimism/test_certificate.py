@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -58,10 +60,11 @@ def proved(
 
 
 @pytest.mark.long
-def test_what_is_proved_of_the_whole_ball_brute_force_can_not_beat() -> None:
+@pytest.mark.parametrize("instances", [120, pytest.param(300, marks=pytest.mark.slow)])
+def test_what_is_proved_of_the_whole_ball_brute_force_can_not_beat(instances: int) -> None:
     rng = np.random.default_rng(0)
     certified, others, coarse = 0, 0, 0
-    for number in range(300):
+    for number in range(instances):
         instance = wild(rng) if number % 5 == 0 else realistic(rng, arms=12, dimension=6)
         if instance.contexts.size > 800:
             continue
@@ -84,16 +87,24 @@ def test_what_is_proved_of_the_whole_ball_brute_force_can_not_beat() -> None:
     assert 20 <= coarse < certified
 
 
+@functools.cache
+def small_instances() -> list[tuple[Instance, float, list[np.ndarray]]]:
+    """With a steepness, and θ at fixed points."""
+    rng, found = np.random.default_rng(1), []
+    for _ in range(120):
+        instance, steepness = realistic(rng, arms=8, dimension=4), 10 ** rng.uniform(0, 1.5)
+        found.append((instance, steepness, fixed_points(instance, steepness, 3)))
+    return found
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("distance", [0.25, 0.7, 1.2])
 def test_what_is_proved_within_a_distance_holds_there(distance: float) -> None:
     rng = np.random.default_rng(1)
     certified = 0
-    for _ in range(120):
-        instance = realistic(rng, arms=8, dimension=4)
-        steepness = 10 ** rng.uniform(0, 1.5)
+    for instance, steepness, thetas in small_instances():
         factor = np.linalg.cholesky(instance.gram).T
-        for theta in fixed_points(instance, steepness, 3):
+        for theta in thetas:
             region, work = at(instance, steepness, theta)
             if not proved(region, work, instance.contexts, kinds.Exponential(steepness), distance):
                 continue
