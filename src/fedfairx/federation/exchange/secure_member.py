@@ -315,11 +315,11 @@ class SecureMember:
 
     def _note_closed_epochs(self) -> None:
         """Note whose messages are no news, also if this member was not in these epochs."""
-        known = self._closed_epochs
+        definitions = [each.definition for each in self._proved().values()]
+        known, keys = self._closed_epochs, [msgspec.msgpack.encode(each) for each in definitions]
         self._closed_epochs = {
-            place: known.get(place) or self._epoch_in(each.definition).digest
-            for each in self._proved().values()
-            for place in (msgspec.msgpack.encode(each.definition),)
+            key: known.get(key) or self._epoch_in(each).digest
+            for key, each in zip(keys, definitions, strict=True)
         }
 
     def _forget_secrets(self, epoch: Epoch) -> None:
