@@ -142,7 +142,7 @@ ACTIONS = (
     "not postgresql and not an_agent_with_unit and not thousand",
 )
 PLACES = ("tests/fairness/test_featureless.py",)
-SERVED_SLOTS = ("tests/service/test_served_slots.py", "-k", "not postgresql")
+SERVED_SLOTS = ("tests/service/test_served_slots.py", "-k", "not postgresql and not compiler")
 SERVED_ACTIONS = ("tests/service/test_served_actions.py", "-k", "sqlite")
 
 SLATES = ("tests/core/test_slates.py", "-k", "not thousand and not draws")
