@@ -585,15 +585,17 @@ def test_a_copy_gives_other_ids(tmp_path: Path) -> None:
 
 def test_a_snapshot_after_a_failure_hides_no_later_step(place: str) -> None:
     """A step that failed has had numbers that the next opening gives anew."""
-    with ffx.Agent.open(place, dimension=D, seed=0) as agent, pytest.raises(KeyError), agent.transaction():
-        agent.decide_many([np.eye(D)] * 5)
-        raise KeyError
+    with ffx.Agent.open(place, dimension=D, seed=0) as agent:
+        agent.decide(np.eye(D))  # without a step there would be no snapshot
+        with pytest.raises(KeyError), agent.transaction():
+            agent.decide_many([np.eye(D)] * 5)
+            raise KeyError
     with ffx.Agent.open(place) as agent:
         made = agent.decide(np.eye(D))
         agent.observe(made, reward=1.0)
         agent.journal.log.closing.clear()
     with ffx.Agent.open(place) as agent:
-        assert (agent.observed, agent.pending) == (1, 0)
+        assert (agent.observed, agent.pending) == (1, 1)
         agent.verify()
 
 

@@ -231,6 +231,21 @@ def test_no_other_change_is_hidden_by_a_drop(tmp_path: Path, which: int, change:
     assert f"step {number} is not as it was written" in (found.damage or "")
 
 
+def test_content_that_was_removed_is_not_hidden_by_a_drop_of_others(tmp_path: Path) -> None:
+    blank = "contexts = x'', policy = x'', theta = x'', action = 0, drawn = 0, propensity = 0, "
+    blank += "mode = 'live', baseline = NULL, model_version = 0, key = NULL"
+    with ffx.Agent.open(tmp_path / "agent.db", dimension=D, seed=0) as agent:
+        ids = live(agent, Clock(agent), 10)
+        agent.drop_contexts(before=START + 8)
+        gone = agent.journal.decision(ids[1])
+        assert gone is not None
+        assert gone.gone
+        number = int(ids[-1].rpartition("-")[2])
+        agent.journal.log.database.execute(f"UPDATE decisions SET {blank} WHERE seq = {number}")
+        with pytest.raises(StateError, match="is damaged"):
+            agent.journal.decision(ids[-1])
+
+
 def test_what_must_not_be_dropped(tmp_path: Path) -> None:
     with ffx.Agent.open(tmp_path / "agent.db", dimension=D) as agent:
         with pytest.raises(InvalidInput, match="outside of a transaction"), agent.transaction():
