@@ -114,7 +114,7 @@ def test_a_request_leaves_nothing_to_the_garbage_collector() -> None:
     """With many pending decisions it would stop all requests for 50 ms every 4 000 of them."""
 
     def alive() -> list[object]:
-        return [one for one in gc.get_objects() if isinstance(one, OneWrite | RequestResponseCycle)]
+        return [one for one in gc.get_objects() if type(one) in (OneWrite, RequestResponseCycle)]
 
     gc.collect()
     gc.disable()
