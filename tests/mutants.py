@@ -3438,10 +3438,10 @@ MUTANTS = (
     ),
     Mutant(
         "the event loop waits for a snapshot",
-        "ServedAgent.write",
-        "short and not self.journal.long_after()",
-        "short",
-        ("tests/service/test_rewarding.py", "-k", "take_long"),
+        "WriteQueue._free_for",
+        "not owner.journal.long_after() and ",
+        "",
+        WRITE_QUEUE,
     ),
     Mutant(
         "a failed step counts as one that was committed",

@@ -30,12 +30,14 @@ class Watched:
 
     def __init__(self) -> None:
         self.agent = ffx.Agent(2, seed=0)
+        self.journal = self
         self.groups: list[int] = []
         self.begun = threading.Event()  # a transaction has
         self.gate = threading.Event()
         self.gate.set()
         self.fail = False
         self.busy = 0  # times that another process is writing
+        self.snapshot_soon = False
         self.free = True  # whether a transaction can begin at once
         self.held = 0  # times that one has begun so, and was let go of
         self.threads: list[bool] = []  # whether a step ran in the event loop's thread
@@ -58,6 +60,9 @@ class Watched:
 
     def let_go(self) -> None:
         self.held -= 1
+
+    def long_after(self) -> bool:
+        return self.snapshot_soon
 
     def decide(self) -> Any:
         self.groups[-1] += 1
@@ -144,11 +149,11 @@ def test_the_server_says_which_requests_are_under_way(
     asyncio.run(service.close())
 
 
-@pytest.mark.parametrize("why", ["others", "unknown", "long", "last", "busy", "slow"])
+@pytest.mark.parametrize("why", ["others", "unknown", "long", "last", "busy", "slow", "snapshot"])
 def test_other_steps_run_in_the_thread(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(queue: WriteQueue, watched: Watched) -> None:
         await queue.do(watched, decide, short=True)
-        watched.free = why != "busy"
+        watched.free, watched.snapshot_soon = why != "busy", why == "snapshot"
         if why == "slow":
             monkeypatch.setattr(write_queue, "SHORT", 0.0)
         last = (lambda _: None) if why == "last" else None

@@ -93,7 +93,6 @@ class ServedAgent:
         """Run a step in the service's write queue, and return its outcome once it is on disk."""
         self.users += 1
         try:
-            short = short and not self.journal.long_after()
             return await self.write_queue.do(self.agent, step, last=self._last, short=short)
         finally:
             self.users -= 1

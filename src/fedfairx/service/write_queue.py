@@ -83,7 +83,7 @@ class WriteQueue:
         """Run a step on its owner, an agent, and return its outcome once it is on disk.
 
         last: runs once after all steps of the group in which this step is.
-        short: whether the step takes no longer than a commit does, and no long work follows it.
+        short: whether the step takes no longer than a commit does; its owner is an agent.
         """
         if self._closed:
             raise ProblemError("unavailable", "The service is being stopped.")
@@ -92,7 +92,7 @@ class WriteQueue:
         if len(self._waiting) >= self._limit:
             raise ProblemError("busy", f"{self._limit} requests wait already (max_waiting).")
         alone = not self._at_work and self.requests is not None and len(self.requests) == 1
-        if alone and short and last is None and self._took < SHORT and self.log.take_at_once():
+        if alone and short and last is None and self._took < SHORT and self._free_for(owner):
             with suppress(Busy):
                 return self._do_here(owner, step)
         loop = asyncio.get_running_loop()
@@ -130,6 +130,10 @@ class WriteQueue:
         self._closed = True
         await self._idle.wait()
         self._thread.shutdown()
+
+    def _free_for(self, owner: Any) -> bool:
+        """Whether a step of this agent waits for nobody and no snapshot follows; if so, the log is taken."""
+        return not owner.journal.long_after() and self.log.take_at_once()
 
     def _do_here(self, owner: Owner, step: Callable[[Owner], Outcome]) -> Outcome:
         """Run a step in this thread; raise `Busy` if another process is writing."""
