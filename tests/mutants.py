@@ -3451,6 +3451,13 @@ MUTANTS = (
         ("tests/storage/test_several_agents.py", "-k", "concerns"),
     ),
     Mutant(
+        "a single row goes into a transaction that was left open",
+        "SqliteDatabase.insert",
+        " or self._writer.in_transaction",
+        "",
+        ("tests/storage/test_failing.py", "-k", "left_open and sqlite"),
+    ),
+    Mutant(
         "two rows are written as if there were one",
         "Log._flush",
         "self.written == 1 and",

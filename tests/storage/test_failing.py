@@ -202,6 +202,14 @@ def test_a_lock_that_was_removed_is_noticed(tmp_path: Path) -> None:
             agent.decide(X)
 
 
+def test_a_transaction_that_was_left_open_takes_no_later_step(place: str) -> None:
+    """As Ctrl-C leaves it: in it, a single row would be acknowledged and not be on disk."""
+    with opened(place, None) as agent:  # type: ignore[arg-type]
+        agent.journal.log.database.begin()
+        made = agent.decide(X)
+        assert agent.journal.decision(made.id) is not None  # by the connection that sees what is committed
+
+
 @pytest.mark.process
 def test_a_forked_child_is_refused(place: str) -> None:
     with opened(place) as agent:  # type: ignore[arg-type]

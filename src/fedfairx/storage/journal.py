@@ -148,9 +148,7 @@ class Journal:
         self.log = log
         self.agent = agent
         self.unsaved = 0  # steps since the newest snapshot
-        self.long_after: Callable[[], bool] = lambda: (
-            False
-        )  # whether a snapshot follows one of the next steps
+        self.long_after: Callable[[], bool] = lambda: False  # whether a snapshot is due soon
         self.closed = False  # set with its agent; it can still be read while the log is open
         self._named: tuple[Sequence[str] | None, str | None] = None, None  # the last names, and as JSON
         self._amended: tuple[int | None, Amendments] = None, Amendments()  # as of this event

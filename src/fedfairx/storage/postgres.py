@@ -105,10 +105,14 @@ class PostgresDatabase:
 
     def begin(self, *, briefly: bool = False) -> None:  # noqa: ARG002 (only a server is waited for)
         with self._translated():
-            connection = self._connected()
-            if connection.info.transaction_status != self._psycopg.pq.TransactionStatus.IDLE:
-                connection.execute("ROLLBACK")
-            connection.execute("BEGIN")
+            self._outside().execute("BEGIN")
+
+    def _outside(self) -> psycopg.Connection[Row]:
+        """The connection, in no transaction: one that Ctrl-C left open is undone."""
+        connection = self._connected()
+        if connection.info.transaction_status != self._psycopg.pq.TransactionStatus.IDLE:
+            connection.execute("ROLLBACK")
+        return connection
 
     def commit(self) -> None:
         with self._translated():
@@ -132,7 +136,7 @@ class PostgresDatabase:
 
     def insert(self, statement: str, row: Row, *, briefly: bool = False) -> None:  # noqa: ARG002
         with self._translated():
-            self._connected().execute(_marks(statement), row)
+            self._outside().execute(_marks(statement), row)
 
     def execute_many(self, statement: str, rows: Sequence[Row]) -> None:
         with self._translated(), self._within().cursor() as cursor:

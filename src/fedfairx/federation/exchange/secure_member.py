@@ -217,7 +217,7 @@ class SecureMember:
         self._participant: Participant | None = None  # of the epoch that the agent makes rows for
         self._next: Participant | None = None  # of the epoch that was accepted after it
         self._ended: Ended | None = None  # the epoch before that one
-        self._closed_epochs: dict[bytes, bytes] = {}  # digests of those whose totals are known, by definition
+        self._closed_epochs: set[bytes] = set()  # digests of those whose totals are known
         self._closing = b""  # what we publish, as an opener of the last epoch that has ended
         self._records, self._vault = _records_of(agent), vault
         self._stores = Stores(agent.name, self._records, vault)
@@ -315,12 +315,8 @@ class SecureMember:
 
     def _note_closed_epochs(self) -> None:
         """Note whose messages are no news, also if this member was not in these epochs."""
-        definitions = [each.definition for each in self._proved().values()]
-        known, keys = self._closed_epochs, [msgspec.msgpack.encode(each) for each in definitions]
-        self._closed_epochs = {
-            key: known.get(key) or self._epoch_in(each).digest
-            for key, each in zip(keys, definitions, strict=True)
-        }
+        proved = self._proved().values()
+        self._closed_epochs = {self._epoch_in(each.definition).digest for each in proved}
 
     def _forget_secrets(self, epoch: Epoch) -> None:
         """Delete an opener's secrets of all epochs before this one, which has begun."""
@@ -788,7 +784,7 @@ class SecureMember:
                 return each
         if self._changing and following is None:
             return None
-        over = {*self._accepted(), *self._closed_epochs.values()}
+        over = self._accepted() | self._closed_epochs
         over |= set() if self._ended is None else {self._ended.epoch.digest}
         latest = following or part
         return None if latest is None or digest in over or name not in latest.epoch.members else latest
