@@ -34,6 +34,7 @@ class FileLock:
     def __init__(self, path: Path) -> None:
         import fcntl  # POSIX; imported here so that the package can be imported everywhere
 
+        self._fcntl = fcntl
         self._path = path
         self._place = os.fspath(path)  # converted once: each transaction checks it
         self._process = os.getpid()
@@ -85,6 +86,8 @@ class FileLock:
     def free(self) -> None:
         """Release the lock; in a forked child close the descriptor only, and leave the lock to the parent."""
         if self._descriptor is not None:
+            if self._process == os.getpid():  # a child forked just now may still have its share
+                self._fcntl.flock(self._descriptor, self._fcntl.LOCK_UN)
             os.close(self._descriptor)
             self._descriptor = None
 

@@ -17,6 +17,7 @@ from fedfairx.errors import LedgerMismatch, PrivacyError, StateError
 from fedfairx.privacy.ledger.ledger import Position
 from fedfairx.privacy.ledger.sqlite import SqliteLedger
 from fedfairx.storage import open_database
+from fedfairx.util.file_lock import FileLock
 
 
 def _position(frozen: int = 0) -> Position:
@@ -95,8 +96,13 @@ def test_a_forked_child_may_neither_use_nor_end_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_a_child_that_is_still_there_does_not_hold_the_lock(tmp_path: Path) -> None:
+@pytest.mark.parametrize("late", [False, True])
+def test_a_child_that_is_still_there_does_not_hold_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
     path = tmp_path / "l"
+    if late:  # a child that has not come to giving up its share
+        monkeypatch.setattr(FileLock, "disown", lambda _: [])
     with elsewhere(partial(_opens, path)) as opens:
         ledger = _bound(path)
         with elsewhere(lambda: None):
