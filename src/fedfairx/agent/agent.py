@@ -412,14 +412,14 @@ class Agent:
                     if note is not None and note.key is not None:
                         self._journal.require_new(note.key)
                     made = self._decide(rows, weights, called, note)
-                    share = float(made._values[made._action])
+                    propensity = made._propensity
                     made.time = self._journal.append_decision(
                         made.number,
                         rows,
                         made._values,
                         made._action,
                         made.drawn,
-                        share if made._propensity is None else made._propensity,
+                        float(made._values[made._action]) if propensity is None else propensity,
                         called,
                         note,
                         None if made.slate is None else made.slate.to_json(note),

@@ -17,6 +17,7 @@ from fedfairx.util.arrays import Array
 END, MINUS, PLUS, POINT, COMMA, OPEN, CLOSE, ZERO, NINE = 0, *map(ord, "-+.,[]09")
 LOWER_E, UPPER_E, SPACE, TAB, LINE, RETURN = map(ord, "eE \t\n\r")
 FAILED = -1
+REFUSED = (FAILED, 0, 0)
 EXACT = 22  # powers of ten up to this are exact as floats
 POWERS = np.array([float(10**power) for power in range(EXACT + 1)])
 MOST_DIGITS = 19  # so many fit into 64 bits
@@ -33,47 +34,49 @@ def read_matrices(texts: Sequence[bytes]) -> Array | None:
     >>> read_matrices([b"[[0.5, 1], [2]]"])
     """
     text = np.frombuffer(b"".join((*texts, b"\0")), np.uint8)
-    numbers, shape = np.empty(text.size // 2 + 1), np.zeros(3, np.int64)
-    if not texts or not _read(text, numbers, shape) or shape[0] != len(texts):
+    numbers = np.empty(text.size // 2 + 1)
+    count, rows, columns = _read(text, numbers)
+    if not texts or count != len(texts):
         return None
-    count, rows, columns = shape.tolist()
     return numbers[: count * rows * columns].reshape(count, rows, columns)
 
 
 @compiled
-def _read(text: np.ndarray, numbers: Array, shape: np.ndarray) -> bool:
-    """Read matrices that follow one another; `text` ends with 0, which nothing else may be."""
+def _read(text: np.ndarray, numbers: Array) -> tuple[int, int, int]:
+    """Read matrices that follow one another: how many, and their rows and columns; or `REFUSED`.
+
+    `text` ends with 0, which nothing else may be.
+    """
     place, found, matrices, rows, columns = 0, 0, 0, 0, 0
     while True:
         place = _next(text, place)
         if text[place] == END:
             break
         if text[place] != OPEN:
-            return False
+            return REFUSED
         row = 0
         while text[place] != CLOSE:
             place = _next(text, place + 1)
             if text[place] != OPEN:
-                return False
+                return REFUSED
             column = 0
             while text[place] != CLOSE:
                 place, number = _number(text, _next(text, place + 1))
                 if place == FAILED:
-                    return False
+                    return REFUSED
                 numbers[found] = number
                 found, column, place = found + 1, column + 1, _next(text, place)
                 if text[place] != COMMA and text[place] != CLOSE:
-                    return False
+                    return REFUSED
             if found > column and column != columns:
-                return False
+                return REFUSED
             columns, row, place = column, row + 1, _next(text, place + 1)
             if text[place] != COMMA and text[place] != CLOSE:
-                return False
+                return REFUSED
         if matrices > 0 and row != rows:
-            return False
+            return REFUSED
         rows, matrices, place = row, matrices + 1, place + 1
-    shape[0], shape[1], shape[2] = matrices, rows, columns
-    return place == text.size - 1
+    return (matrices, rows, columns) if place == text.size - 1 else REFUSED
 
 
 @stage

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from fedfairx.service.auth import refuse_cross_site, refuse_other_agents
 from fedfairx.service.endpoint import Operation
 from fedfairx.service.fast_path import FastRouter, reply
+from fedfairx.service.logs import HEADER
 from fedfairx.service.openapi import document
 from fedfairx.service.pages import pages
 from fedfairx.service.problems import LOG, ProblemError, answer, problem_of
@@ -105,7 +106,8 @@ class EndpointApp:
 
     async def _handle(self, operation: Operation, request: Request) -> object:
         """Call the handler with the service, or with the agent that the path names, if the key is for it."""
-        agents, name = self._service.agents, request.scope.get("path_params", {}).get("agent")
+        agents, in_path = self._service.agents, request.scope.get("path_params")
+        name = in_path.get("agent") if in_path else None
         if operation.whole:
             if name is not None:
                 refuse_other_agents(request, name)
@@ -138,6 +140,8 @@ class EndpointApp:
         seconds = time.perf_counter() - began
         try:
             response.raw_headers.extend(HEADERS)
+            if "request_id" in scope:
+                response.raw_headers.append((HEADER, scope["request_id"]))
             await response(scope, receive, send)
         except Exception as error:  # in the middle of a long response: log it, and cut the connection
             problem_of(error)

@@ -133,7 +133,7 @@ class Authenticator:
             if not _is_loopback_with_port(header_of(request, b"host") or "localhost"):
                 # another site's page in a browser on this machine, by a name that resolves to it
                 raise ProblemError("host", "The Host must be localhost while there is no key.")
-            request.scope.update(role="admin", agents=None)
+            request.scope["role"], request.scope["agents"] = "admin", None
             return
         key = await self.key_of(_credentials(request))
         if key is None:

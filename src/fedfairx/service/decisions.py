@@ -256,16 +256,19 @@ class PlainDecisions(msgspec.Struct, frozen=True):
     contexts: Array
 
     def __call__(self, agent: Agent) -> list[schemas.DecisionMade]:
-        note = DecisionNote(model_version=agent.model_version)
-        if len(self.contexts) == 1:
+        version = agent.model_version
+        note, count = _noted(version), len(self.contexts)
+        if count == 1:
             made = [agent.decide(self.contexts[0], note=note)]
         else:
-            made = agent.decide_many(self.contexts, notes=[note] * len(self.contexts))
-        version, mode = note.model_version, note.mode
-        return [
-            schemas.DecisionMade(one.id, one.action, None, shares[one.action], shares, version, mode)
-            for one, shares in [(one, one.shares) for one in made]
-        ]
+            made = agent.decide_many(self.contexts, notes=[note] * count)
+        answers = []
+        for one in made:
+            action, shares = one.action, one.shares
+            answers.append(
+                schemas.DecisionMade(one.id, action, None, shares[action], shares, version, note.mode)
+            )
+        return answers
 
     @property
     def kind(self) -> object:
@@ -277,6 +280,11 @@ class PlainDecisions(msgspec.Struct, frozen=True):
         """Take steps of one kind in one call: the same decisions, or an error, and nothing has happened."""
         made = iter(PlainDecisions(np.concatenate([step.contexts for step in steps]))(agent))
         return [list(islice(made, len(step.contexts))) for step in steps]
+
+
+@lru_cache(8)  # most decisions of a service have the same
+def _noted(version: int) -> DecisionNote:
+    return DecisionNote(model_version=version)
 
 
 def decide(

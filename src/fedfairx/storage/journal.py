@@ -187,7 +187,9 @@ class Journal:
         packed, end = bytearray(values), 8 * (arms + (values.size - arms) // (1 + count))
         policy, theta = packed[: 8 * arms], packed[8 * arms : end]
         row: Row = (number, agent, log.time, packed_contexts(rows), policy, theta, action, drawn, propensity)
-        self._append("decisions", row + self._note_columns(number, names, note, slots), self._seal_decision)
+        rest, head = self._note_columns(number, names, note, slots), log.heads.get(agent) or self.head()
+        digest = decision_digest(head, row, packed_rest(self.origins.of(number) or "", rest))
+        self._buffer("decisions", row + rest, head, digest)
         return log.time
 
     def append_decisions(
@@ -289,12 +291,16 @@ class Journal:
 
     def _append(self, table: str, row: Row, seal: Seal) -> None:
         """Buffer a row under the seal that follows the agent's last row."""
-        log, agent = self.log, self.agent
+        head = self.log.heads.get(self.agent) or self.head()
+        self._buffer(table, row, head, seal(head, row)[SIZE:])
+
+    def _buffer(self, table: str, row: Row, head: bytes, digest: bytes) -> None:
+        """Buffer a row with its digest, and `head`, that of the agent's last row."""
         self._require_open()
-        sealed = seal(log.heads.get(agent) or self.head(), row)
-        log.heads[agent] = sealed[SIZE:]
+        log, agent = self.log, self.agent
+        log.heads[agent] = digest
         log.touched.add(agent)
-        log.rows[table].append((*row, bytearray(sealed)))
+        log.rows[table].append((*row, bytearray(head + digest)))
         log.written += 1
 
     def _require_open(self) -> None:

@@ -254,8 +254,10 @@ class Log:
 
     def _flush(self) -> None:
         if self.written == 1 and not self._begun and not self.latest:  # one row, as most often
-            table, (row,) = next((table, rows) for table, rows in self.rows.items() if rows)
-            self.database.insert(_INSERTIONS[table, len(row)], row, briefly=self._briefly)
+            for table, rows in self.rows.items():
+                if rows:
+                    (row,) = rows
+                    self.database.insert(_INSERTIONS[table, len(row)], row, briefly=self._briefly)
             self.end = self.numbers.next
             return
         self.settle()
