@@ -7,6 +7,7 @@ import io
 import json
 import random
 import re
+import tempfile
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -290,6 +291,24 @@ def test_exports_agree(place: str) -> None:
         between = [0.5 * (one["time"] + two["time"]) for one, two in pairwise(lines)]
         window = client.get("/v1/export", params={"since": between[0], "until": between[2]}).text
         assert [json.loads(line) for line in window.splitlines()] == lines[1:3]
+
+
+@pytest.mark.parametrize("wanted", ["bytes=4-7", "bytes=999999999-", "lines=1"])
+def test_an_export_is_sent_whole_and_leaves_no_file(
+    place: str, wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever part is asked for: it holds contexts and rewards."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    with asking(place) as client:
+        decide(client)
+        answer = client.get("/v1/export?format=parquet", headers={"Range": wanted})
+        assert answer.status_code == 200
+        assert int(answer.headers["content-length"]) == len(answer.content)
+        assert answer.headers["x-request-id"]
+        assert pyarrow.parquet.read_table(io.BytesIO(answer.content)).num_rows == 1
+    assert not list(folder.iterdir())
 
 
 def test_a_csv_computes_nothing(place: str) -> None:

@@ -56,8 +56,10 @@ async def app(scope: dict[str, Any], receive: Callable[[], Awaitable[Any]], send
         await response(scope, receive, send)
 
 
-def answered(request: bytes, change: Callable[[Connection], object] = lambda _: None) -> Wire:
-    """What is written for requests; `change` is called once they were read."""
+def answered(
+    request: bytes, change: Callable[[Connection], object] = lambda _: None, *, lost: bool = False
+) -> Wire:
+    """What is written for requests; `change` is called once they were read, and the client may go at last."""
 
     async def whole() -> Wire:
         config = uvicorn.Config(
@@ -81,6 +83,8 @@ def answered(request: bytes, change: Callable[[Connection], object] = lambda _: 
             await asyncio.sleep(0)
         if connection.timeout_keep_alive_task is not None:
             connection.timeout_keep_alive_task.cancel()
+        if lost:
+            connection.connection_lost(None)
         return wire
 
     return asyncio.run(whole())
@@ -157,19 +161,28 @@ def test_who_waits_to_send_a_body_is_told_to() -> None:
     assert second.endswith(b"\r\n\r\nbody")
 
 
-def test_a_request_leaves_nothing_to_the_garbage_collector() -> None:
+PLAIN = b"GET / HTTP/1.1\r\n" + HOST
+UNFINISHED = b"POST /reading HTTP/1.1\r\nContent-Length: 9\r\n" + HOST + b"some"
+
+
+@pytest.mark.parametrize("requests", [PLAIN, PLAIN * 20, PLAIN.replace(b"/ ", b"/middleware "), UNFINISHED])
+def test_neither_requests_nor_connections_wait_for_the_garbage_collector(requests: bytes) -> None:
     """With many pending decisions it would stop all requests for 50 ms every 4 000 of them."""
 
     def alive() -> list[object]:
-        return [one for one in gc.get_objects() if type(one) is RequestResponseCycle]
+        return [one for one in gc.get_objects() if type(one) in (Connection, RequestResponseCycle)]
+
+    def lose(connection: Connection) -> None:
+        if requests.endswith(UNFINISHED):
+            connection.connection_lost(None)
 
     gc.collect()
     gc.disable()
     try:
         before = {id(one) for one in alive()}
-        answered((b"GET / HTTP/1.1\r\n" + HOST) * 20)
+        answered(requests, lose, lost=not requests.endswith(UNFINISHED))
         left = [one for one in alive() if id(one) not in before]
-        assert len(left) <= 1, gc.get_referrers(left[0])  # that of the last request
+        assert not left, gc.get_referrers(left[0])
     finally:
         gc.enable()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import re
 import sys
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fedfairx.util.huge_pages import SIZE, use_huge_pages
+from fedfairx.util import huge_pages
+from fedfairx.util.huge_pages import SETTING, SIZE, use_huge_pages
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has them")
 
@@ -22,20 +24,29 @@ def _huge() -> int:
 
 def _can_move() -> bool:
     kernel = tuple(int(each) for each in re.findall(r"\d+", os.uname().release)[:2])
-    setting = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-    return kernel >= (6, 1) and setting.exists() and "[never]" not in setting.read_text()
+    return kernel >= (6, 1) and SETTING.exists() and b"[never]" not in SETTING.read_bytes()
 
 
 @linux
 @pytest.mark.process
-def test_what_was_in_small_pages_is_as_it_was() -> None:
+@pytest.mark.parametrize("name", [b"plain", b"d\xe9", b"d\x0cx", b"d\xc2\x85x", b"d\rx", b"a b [heap]"])
+def test_what_was_in_small_pages_is_as_it_was(tmp_path: Path, name: bytes) -> None:
+    """Whatever files of whatever names the process has mapped."""
+    file = os.path.join(os.fsencode(tmp_path), name)
     child = os.fork()  # so that the other tests go on in small ones
     if child == 0:
-        content = [bytearray(os.urandom(SIZE)) for _ in range(8)]
-        expected, before = [bytes(each) for each in content], _huge()
-        moved = use_huge_pages()
-        fewer = _can_move() and (moved == 0 or _huge() < before + SIZE)
-        os._exit(1 if content != expected else 2 if fewer else 0)
+        code = 3
+        try:
+            with open(file, "w+b") as opened:
+                opened.truncate(2 * SIZE)
+                mapped = mmap.mmap(opened.fileno(), 2 * SIZE)
+            content = [bytearray(os.urandom(SIZE)) for _ in range(8)]
+            expected, before = [bytes(each) for each in content], _huge()
+            moved = use_huge_pages()
+            fewer = _can_move() and (moved == 0 or _huge() < before + SIZE)
+            code = 1 if content != expected or any(mapped[:]) else 2 if fewer else 0
+        finally:
+            os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
@@ -46,9 +57,12 @@ def test_other_systems_have_none(system: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 @linux
-def test_a_system_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(_: Path) -> str:
-        raise FileNotFoundError
-
-    monkeypatch.setattr(Path, "read_text", missing)
+@pytest.mark.parametrize("setting", [None, b"always madvise [never]\n"])
+def test_a_system_that_has_none_or_wants_none(
+    setting: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "enabled"
+    if setting is not None:
+        file.write_bytes(setting)
+    monkeypatch.setattr(huge_pages, "SETTING", file)
     assert use_huge_pages() == 0

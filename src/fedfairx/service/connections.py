@@ -68,6 +68,7 @@ class Connection(HttpToolsProtocol):
         if cycle.scope is not scope or not usual or self.flow.write_paused or scope["method"] == "HEAD":
             return False
         cycle.response_started = cycle.response_complete = True
+        cycle.waiting_for_100_continue = False
         parts = [STATUS_LINE[status]]
         for name, value in (*cycle.default_headers, *headers):
             parts += name, b": ", value, b"\r\n"
@@ -124,6 +125,12 @@ class Connection(HttpToolsProtocol):
             self._refuse(ProblemError("busy", f"{len(others)} requests are under way (max_connections)."))
 
     # --- ending --------------------------------------------------------------------------------------
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        for scope in (self.scope, *(cycle.scope for cycle, _ in self.pipeline)):
+            if scope is not None:  # it refers to this connection, and would wait for the garbage collector
+                scope.pop(WHOLE, None)  # type: ignore[misc]
 
     def _refuse(self, refused: ProblemError | None) -> None:
         """Send the reason, if it can still be read, and close; a request in flight gets no other response."""

@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
@@ -57,6 +57,7 @@ SLOT = {
     "person": "text",
 }
 CHUNK = 2_000  # rows of a Parquet group
+PART = 1 << 18  # bytes of a file that are read at once
 #: Beginnings of a CSV cell that get an apostrophe; itself too, so that one can always be taken off.
 RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 
@@ -126,7 +127,7 @@ def _cell(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value.startswith(RISKY) else value
 
 
-def write_parquet(rows: Iterable[StoredDecision], path: Path) -> None:
+def write_parquet(rows: Iterable[StoredDecision], file: Path | IO[bytes]) -> None:
     """Write a file group by group, so that only one group is in memory."""
     with needs("experiments"):
         import pyarrow
@@ -134,9 +135,17 @@ def write_parquet(rows: Iterable[StoredDecision], path: Path) -> None:
 
     schema = _schema(pyarrow)
     waiting = iter(rows)
-    with pyarrow.parquet.ParquetWriter(path, schema, compression="zstd") as writer:
+    with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         while group := [record(stored) for stored in islice(waiting, CHUNK)]:
             writer.write_table(pyarrow.Table.from_pylist(group, schema=schema))
+
+
+def read_whole(file: IO[bytes]) -> Iterator[bytes]:
+    """All of a file, part by part; it is closed at the end."""
+    with file:
+        file.seek(0)
+        while part := file.read(PART):
+            yield part
 
 
 def _schema(pa: Any) -> Any:

@@ -87,7 +87,8 @@ class FileLock:
         """Release the lock; in a forked child close the descriptor only, and leave the lock to the parent."""
         if self._descriptor is not None:
             if self._process == os.getpid():  # a child forked just now may still have its share
-                self._fcntl.flock(self._descriptor, self._fcntl.LOCK_UN)
+                with contextlib.suppress(OSError):
+                    self._fcntl.flock(self._descriptor, self._fcntl.LOCK_UN)
             os.close(self._descriptor)
             self._descriptor = None
 

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import re
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
-from starlette.background import BackgroundTask
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from fedfairx.service import schemas
 from fedfairx.service.auth import sees_exact
 from fedfairx.service.endpoint import Parameter, Window, body_as, endpoint, query_of
 from fedfairx.service.explanation import explain
-from fedfairx.service.export import FORMATS, LINES, write_parquet
+from fedfairx.service.export import FORMATS, LINES, read_whole, write_parquet
 from fedfairx.service.fast_path import body_of, header_of
 from fedfairx.service.problems import ProblemError
 from fedfairx.service.serializers import seen
@@ -179,11 +176,12 @@ async def export(served: ServedAgent, request: Request) -> Response:
     kind = FORMATS[query.format]
     if query.format != "parquet":
         return StreamingResponse(LINES[query.format](rows), media_type=kind, headers=headers)
-    descriptor, path = tempfile.mkstemp(suffix=".parquet")  # readable by its owner alone
-    os.close(descriptor)
+    # A file without a name: it is gone with the response, however that ends.
+    file = tempfile.TemporaryFile()  # noqa: SIM115
     try:
-        await asyncio.to_thread(write_parquet, rows, Path(path))
+        await asyncio.to_thread(write_parquet, rows, file)
     except BaseException:
-        os.unlink(path)
+        file.close()
         raise
-    return FileResponse(path, media_type=kind, headers=headers, background=BackgroundTask(os.unlink, path))
+    headers["content-length"] = str(file.tell())
+    return StreamingResponse(read_whole(file), media_type=kind, headers=headers)
