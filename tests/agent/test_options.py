@@ -124,6 +124,20 @@ def test_options_and_keywords_at_once_are_refused(takes: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("reward_rnage", "there is no option reward_rnage; do you mean reward_range?"),
+        ("features", "there is no option features; do you mean schema?"),
+        ("xyzzy", "there is no option xyzzy"),
+    ],
+)
+def test_a_name_that_is_no_option(name: str, text: str) -> None:
+    with pytest.raises(TypeError) as error:
+        ffx.Agent(3, **{name: 1})  # type: ignore[arg-type]
+    assert str(error.value) == text
+
+
+@pytest.mark.parametrize(
     ("given", "text"),
     [
         ({"prior": 0.5}, "prior must be a Prior"),

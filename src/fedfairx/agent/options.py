@@ -214,6 +214,13 @@ class Options:
     @classmethod
     def given(cls, options: Options | None, **keywords: Unpack[Keywords]) -> Options:
         """`options`, or the options that keywords make; both at once are refused."""
+        known = [item.name for item in fields(cls)]
+        for name in keywords:
+            if name not in known:
+                from difflib import get_close_matches
+
+                near = ["schema"] if name == "features" else get_close_matches(name, known, 1)
+                raise TypeError(f"there is no option {name}{f'; do you mean {near[0]}?' if near else ''}")
         if options is None:
             return cls(**keywords)  # type: ignore[arg-type]  # checked there
         require(isinstance(options, cls), "options", "must be Options", options)
