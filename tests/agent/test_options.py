@@ -127,7 +127,7 @@ def test_options_and_keywords_at_once_are_refused(takes: Any) -> None:
     ("name", "text"),
     [
         ("reward_rnage", "there is no option reward_rnage; do you mean reward_range?"),
-        ("features", "there is no option features; do you mean schema?"),
+        ("features", "there is no option features; do you mean an agent's schema?"),
         ("xyzzy", "there is no option xyzzy"),
     ],
 )

@@ -148,9 +148,21 @@ def test_a_client_that_reads_nothing_is_waited_for() -> None:
     assert "".join(order).startswith("0 written")
 
 
-def test_a_client_that_has_gone_gets_nothing() -> None:
-    wire = answered(b"GET / HTTP/1.1\r\n" + HOST, lambda connection: connection.connection_lost(None))
-    assert wire.writes == []
+def _refuse(connection: Connection) -> None:
+    connection.cycle.disconnected = True
+
+
+@pytest.mark.parametrize("end", [_refuse, lambda connection: connection.connection_lost(None)])
+def test_a_client_that_was_refused_or_has_gone_gets_nothing(end: Callable[[Connection], object]) -> None:
+    assert answered(b"GET / HTTP/1.1\r\n" + HOST, end).writes == []
+
+
+def test_a_connection_waits_for_the_next_request_as_long_as_uvicorn_does() -> None:
+    seen: list[Connection] = []
+    assert answered(b"GET / HTTP/1.1\r\n" + HOST, seen.append).writes == WRITES
+    (connection,) = seen
+    assert connection.timeout_keep_alive_task is not None
+    assert connection.server_state.total_requests == 1
 
 
 def test_who_waits_to_send_a_body_is_told_to() -> None:

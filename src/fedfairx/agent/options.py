@@ -219,7 +219,7 @@ class Options:
             if name not in known:
                 from difflib import get_close_matches
 
-                near = ["schema"] if name == "features" else get_close_matches(name, known, 1)
+                near = ["an agent's schema"] if name == "features" else get_close_matches(name, known, 1)
                 raise TypeError(f"there is no option {name}{f'; do you mean {near[0]}?' if near else ''}")
         if options is None:
             return cls(**keywords)  # type: ignore[arg-type]  # checked there

@@ -68,12 +68,10 @@ class Connection(HttpToolsProtocol):
         if cycle.scope is not scope or not usual or self.flow.write_paused or scope["method"] == "HEAD":
             return False
         cycle.response_started = cycle.response_complete = True
-        cycle.waiting_for_100_continue = False
         parts = [STATUS_LINE[status]]
         for name, value in (*cycle.default_headers, *headers):
             parts += name, b": ", value, b"\r\n"
         self.transport.write(b"".join((*parts, b"\r\n", body)))
-        cycle.message_event.set()
         cycle.on_response()
         return True
 

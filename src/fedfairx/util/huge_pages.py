@@ -23,7 +23,7 @@ COLLAPSE = 25  # `madvise`: copy what is in these pages into huge ones, since Li
 def use_huge_pages() -> int:
     """Move this process's memory into huge pages as far as the system can; how many they are.
 
-    None if the administrator has set `never`.
+    0 where the administrator has set `never`.
     """
     setting = maps = b""
     with suppress(OSError):  # another system than Linux, or one without these files
