@@ -337,9 +337,9 @@ def _next_epoch(before: Roster, remove: Sequence[str]) -> str:
     text = (
         f"This ends epoch {before.version} and opens epoch {epochs}, whose rounds begin again. Each epoch "
         f"has its own noise: if all of them have totals, members hold √{epochs} = {epochs**0.5:.3g} times "
-        "the noise of one. What is claimed for a record stays, since it is in one epoch. Epoch "
-        f"{epochs} begins when all members have taken the roster and accepted it; until then there are no "
-        "totals."
+        "the noise of one. If a convener and an opener may collude, count on as many times μ for a record. "
+        f"Epoch {epochs} begins when all members have taken the roster and accepted it; until then there are "
+        "no totals."
     )
     leaving = [name for name in remove if name in before.openers]
     if leaving:

@@ -171,6 +171,25 @@ def test_an_opener_that_tells_two_ends_of_an_epoch() -> None:
         honest.opener.complete(small, here.messages(1))
 
 
+def test_an_opener_that_has_accepted_two_ends_of_an_epoch_completes_neither() -> None:
+    """The members may have begun after the first, and have sent again what the second would show."""
+    here, _, _ = behind()
+    for member in here.members.values():
+        member.close()
+    here.pump()
+    less = sign(Closing(here.epoch.digest, "org00", partial_of(here, "org00", 1), ()), here.keys["org00"])
+    large = settle(here.epoch, closings(here), plausible=any_total)
+    small = settle(here.epoch, {**closings(here), "org00": less}, plausible=any_total)
+    honest = here.members["org01"].opener
+    assert honest is not None
+    for number, settlement in ((2, small), (3, large)):
+        here.follow(settlement, number=number).agreement("org01").accept(here.keys["org01"])
+    for settlement in (small, large):
+        with pytest.raises(PrivacyError, match="and none with another"):
+            honest.complete(settlement, here.messages(2))
+    assert honest.last == 1
+
+
 def test_a_missing_opener() -> None:
     here, one, _ = behind()
     here.members["org02"].send(3, here.rows(3)["org02"], place=b"3")

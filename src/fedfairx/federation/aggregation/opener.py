@@ -29,8 +29,8 @@ class Opener:
     - A partial is the sum over exactly the members of the epoch, one row of the same round of each.
     - All rows of a sender that it opens belong to one history, in which each lists the earlier ones.
     - A partial is durable in two places before it is returned, and is returned again when asked again.
-    - After its closing it opens nothing but the last round that the closings name, and this only if the last
-      epoch that it has accepted settles these closings.
+    - After its closing it opens nothing but the last round that the closings name, and this only if all
+      later epochs that it has accepted have the settlement of these closings.
     """
 
     def __init__(self, agreement: Agreement, key: SigningKey) -> None:
@@ -95,9 +95,11 @@ class Opener:
     def complete(self, settlement: Settlement, rows: Mapping[str, bytes]) -> bytes:
         """The partial of the last round that the closings name, for the rows that they name."""
         accepted = self._stores.accepted(self._epoch.federation)
-        if not accepted or accepted[-1].settlement != settlement.digest:
+        ends = {each.settlement for each in accepted if each.number > self._epoch.number}
+        if ends != {settlement.digest}:  # after another end, members may have sent these leaves again
             raise PrivacyError(
-                f"round {settlement.last} is completed only after an epoch with this settlement was accepted"
+                f"round {settlement.last} is completed only after an epoch with this settlement was "
+                "accepted, and none with another"
             )
         if not settlement.completable:
             raise PrivacyError(f"round {settlement.last} of epoch {self._epoch.number} can't be completed")

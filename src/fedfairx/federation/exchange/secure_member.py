@@ -178,7 +178,8 @@ class SecureMember:
     - A row is durable, in the ledger and with its shares, before it is sent. A round has one row.
     - Nothing is sent before all members have accepted the roster, nor before this member's operator has
       confirmed as many of them as the claim needs.
-    - A record is in rows of one epoch only, unless no opener has shown it in the epoch before.
+    - A record is in rows of one epoch only, unless all that openers have told this member about the end of
+      that epoch says that nobody was shown it there.
     """
 
     def __init__(
