@@ -168,6 +168,28 @@ def test_who_was_refused_may_not_stay(tmp_path: Path) -> None:
                 time.sleep(0.02)
 
 
+def test_trailers_without_end(narrow: Running) -> None:
+    """50 MB of them took 1 GB of the service's memory."""
+    chunks = POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
+    with closing(connect(narrow, chunks)) as one, httpx.Client(base_url=narrow.url, verify=False) as http:
+        for _ in range(9):
+            assert http.get("/healthz").status_code == 200  # the part before has been read by then
+            one.sendall(b"a:b\r\n" * 200)
+        assert problem(rest(one)) == (431, "long-header")
+
+
+def test_a_key_in_a_trailer_is_none(tmp_path: Path) -> None:
+    from test_auth import new_key
+
+    body = json.dumps({"contexts": CONTEXTS}).encode()
+    key = b"Authorization: Bearer " + new_key(str(tmp_path / "agent.db"), "writer").encode() + b"\r\n"
+    chunks = b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % len(body) + body + b"\r\n0\r\n"
+    with serving(tmp_path) as running:
+        for request, status in ((POST + chunks + key, b"401"), (POST + key + chunks, b"201")):
+            with closing(connect(running, request + b"\r\n")) as one:
+                assert one.recv(12) == b"HTTP/1.1 " + status
+
+
 def test_what_is_no_http(narrow: Running) -> None:
     for sent in (b"\x16\x03\x01\x02\x00\x01\x00", b"GET /\xff\xfe HTTP/1.1\r\n\r\n", b"nonsense\r\n\r\n"):
         with closing(connect(narrow, sent)) as one:

@@ -4,6 +4,9 @@ uvicorn limits none of these with httptools. Time is checked for all connections
 request nothing: once a second, and more often for limits of less than five seconds. When there are too many
 connections, those that wait for their client are closed: first those that never sent a whole request, and the
 oldest of these first. So a client that sends its request at once gets a response, however many others do not.
+
+This uses parts of uvicorn that it does not document. `pyproject.toml` therefore admits one minor version, and
+`tests/service/test_uvicorn.py` names what is used.
 """
 
 from __future__ import annotations
@@ -12,11 +15,9 @@ import asyncio
 import time
 from typing import Any
 
-from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from fedfairx.service.app import HEADERS
-from fedfairx.service.fast_path import WHOLE, RawHeaders
 from fedfairx.service.problems import ProblemError, answer
 from fedfairx.service.settings import Settings
 
@@ -27,7 +28,17 @@ class Connection(HttpToolsProtocol):
     """One connection."""
 
     # uvicorn's class has as many attributes as Python can access fast; more would slow down all of them
-    __slots__ = ("_made", "_most", "_most_connections", "_part", "_seconds", "_seen", "_since")
+    __slots__ = (
+        "_after_body",
+        "_has_body",
+        "_made",
+        "_most",
+        "_most_connections",
+        "_part",
+        "_seconds",
+        "_seen",
+        "_since",
+    )
 
     def __init__(self, settings: Settings, **options: Any) -> None:
         super().__init__(**options)
@@ -36,52 +47,49 @@ class Connection(HttpToolsProtocol):
         self._seconds = {HEADER: settings.header_seconds, BODY: settings.body_seconds}
         self._made = time.monotonic()
         self._part = 0  # bytes of a header that is not whole yet
+        self._after_body = 0  # bytes since the last part of a body that is not whole yet, as of trailers
+        self._has_body = False  # whether a part of a body came with the data that is being read
         self._seen: tuple[str | None, object] = (None, None)  # what it waited for at the last check,
         self._since = self._made  # and since when
 
     # --- bytes ---------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        before = self.scope  # a request gets one where it begins, and a cycle once its header is whole
+        before = self.scope
+        self._has_body = False
         HttpToolsProtocol.data_received(self, data)
-        size, most, cycle = len(data), self._most, self.cycle
-        if cycle is not None and cycle.scope is self.scope:
+        size, most = len(data), self._most
+        if self._header_is_whole():
             if self._part + size > most and self._length() > most:
                 self._refuse_header()
             self._part = 0
+            self._after_body = 0 if self._has_body or not self.cycle.more_body else self._after_body + size
+            if self._after_body > most:
+                self._refuse_header()
         else:  # data may begin with the end of the previous request
             self._part = self._part + size if before is self.scope else min(size, most)
             if self._part > most:
                 self._refuse_header()
 
-    def on_headers_complete(self) -> None:
-        self.scope[WHOLE] = self.send_whole  # type: ignore[literal-required]
-        HttpToolsProtocol.on_headers_complete(self)
+    def _header_is_whole(self) -> bool:
+        """A request gets its scope where it begins, and its cycle once its header is whole."""
+        return self.cycle is not None and self.cycle.scope is self.scope
 
-    def send_whole(self, scope: Scope, status: int, headers: RawHeaders, body: bytes) -> bool:
-        """Send a response in one write, in half of the time of ASGI's two messages.
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header. Trailers, which come after a chunked body, are ignored: they could hold a key."""
+        if not self._header_is_whole():
+            HttpToolsProtocol.on_header(self, name, value)
 
-        False if it was not sent, as something is unusual; it can then be sent by messages.
-        """
-        cycle = self.cycle
-        usual = cycle.keep_alive and not (cycle.response_started or cycle.disconnected or cycle.access_log)
-        if cycle.scope is not scope or not usual or self.flow.write_paused or scope["method"] == "HEAD":
-            return False
-        cycle.response_started = cycle.response_complete = True
-        parts = [STATUS_LINE[status]]
-        for name, value in (*cycle.default_headers, *headers):
-            parts += name, b": ", value, b"\r\n"
-        self.transport.write(b"".join((*parts, b"\r\n", body)))
-        cycle.on_response()
-        return True
+    def on_body(self, body: bytes) -> None:
+        self._has_body = True
+        HttpToolsProtocol.on_body(self, body)
 
     def _length(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def _refuse_header(self) -> None:
-        self._refuse(
-            ProblemError("long-header", f"The header must be at most {self._most} bytes (max_header).")
-        )
+        rule = f"A header, or the trailers, must be at most {self._most} bytes (max_header)."
+        self._refuse(ProblemError("long-header", rule))
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(ProblemError("no-http", msg))
@@ -123,12 +131,6 @@ class Connection(HttpToolsProtocol):
             self._refuse(ProblemError("busy", f"{len(others)} requests are under way (max_connections)."))
 
     # --- ending --------------------------------------------------------------------------------------
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        for scope in (self.scope, *(cycle.scope for cycle, _ in self.pipeline)):
-            if scope is not None:  # it refers to this connection, and would wait for the garbage collector
-                scope.pop(WHOLE, None)  # type: ignore[misc]
 
     def _refuse(self, refused: ProblemError | None) -> None:
         """Send the reason, if it can still be read, and close; a request in flight gets no other response."""

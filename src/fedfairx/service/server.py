@@ -18,7 +18,6 @@ from fedfairx.service.connections import Connection
 from fedfairx.service.logs import start_logging
 from fedfairx.service.service import Service
 from fedfairx.service.settings import Settings
-from fedfairx.util.huge_pages import use_huge_pages
 
 TICKS = 10  # tenths of a second between two checks for slow clients, at most
 COLLECT = (50_000, 20, 50)  # pending decisions are many, and in no cycles
@@ -42,7 +41,6 @@ class Server(uvicorn.Server):
             loop = asyncio.get_running_loop()
             listen = partial(loop.create_server, ssl_handshake_timeout=self._handshake_seconds)
             loop.create_server = listen  # type: ignore[method-assign]
-        use_huge_pages()  # 40 MB in 40 ms, before the first request; each of them then takes less time
         await super().startup(sockets=sockets)
         if self.started:
             gc.collect()
