@@ -1,4 +1,4 @@
-"""How often the audit detects each mistake of `audit/mistakes.py`, and how often it accuses correct code.
+"""How often the audit detects each mistake of `tests/support/mistakes.py` and accuses correct code.
 
     python benchmarks/audit_power.py --seeds 25 --right 1000
 
@@ -12,14 +12,18 @@ configuration one.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import Counter
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from fedfairx.agent.options import Options
 from fedfairx.audit.audit import audit
-from fedfairx.audit.mistakes import MISTAKES, Mistake
 from fedfairx.privacy import Bounds, Centring, mechanisms
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
+from mistakes import MISTAKES, Mistake
 
 
 def power(mistakes: list[Mistake], seeds: int, runs: int) -> None:

@@ -25,6 +25,7 @@ from fedfairx.service.metrics import METRICS
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.service.settings import table as table_of_settings
 from fedfairx.storage.migrations import TABLES
+from mistakes import MISTAKES
 
 ROOT = Path(__file__).resolve().parent.parent
 FRONT = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "deploy/README.md")
@@ -348,6 +349,12 @@ def test_every_experiment_has_its_command_date_and_commit() -> None:
     text = TEXT[ROOT / "docs" / "paper" / "results.md"]
     rows = re.findall(r"^\| (`.+?) \| `.+?` \| \d+ \w+ \d{4} \| [0-9a-f]{7} \|$", text, re.MULTILINE)
     assert sorted(", ".join(rows).replace("`", "").split(", ")) == sorted(experiments())
+
+
+def test_the_audit_detected_all_mistakes_that_there_are() -> None:
+    text = TEXT[ROOT / "docs" / "paper" / "measurements.md"]
+    counts = re.findall(r"detected\s(\d+)\sof\s(\d+)\sknown\smistakes", text)
+    assert counts == [(str(len(MISTAKES)),) * 2], "say what tests/support/mistakes.py prints"
 
 
 def test_a_measured_value_stands_on_one_page_of_measurements() -> None:

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from fedfairx.audit import mistakes
-from fedfairx.audit.mistakes import MISTAKES, RELEASES, Mistake, self_test
+import mistakes
 from fedfairx.privacy.mechanisms.gaussian import Gaussian
+from mistakes import MISTAKES, RELEASES, Mistake
 
 #: By statistics of the draws; the other checks are exact, or attacks with runs of their own.
 BY_DRAWS = ("draws: sd", "draws: distance", "draws: correlation")
@@ -93,17 +93,26 @@ def test_each_mistake_is_one() -> None:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("_few_draws", "_few_large_draws", "_few_inputs", "_few_canaries", "_few_records")
-def test_the_score_counts_what_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_score_counts_what_is_caught(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A mistake that is none is missed, and one that another check notices is not caught by its own."""
     none = Mistake("no mistake", Gaussian, "stream", lambda right: right, "agents: numbers")
     other = Mistake("noise halved", Gaussian, "stream", named("noise halved").wrong, "draws: sd")
     monkeypatch.setattr(mistakes, "MISTAKES", (none, other, named("keys of 16 bits")))
-    score = self_test()
-    assert not score.ok
-    said = str(score).splitlines()
-    assert said[0] == "MISSED  no mistake  (nothing failed)"
-    assert said[1].startswith("MISSED  noise halved  (agents: numbers other than grid(truth + noise)")
-    assert said[2] == "caught  keys of 16 bits  (keys: too short or made twice, of 16384)"
-    assert said[3] == "mutation score: 1 of 3 mistakes detected (33%)"
-    as_dict = json.loads(json.dumps(score.to_dict()))
-    assert (as_dict["caught"], as_dict["mistakes"], as_dict["failed"]["no mistake"]) == (1, 3, [])
+    assert mistakes.main([]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "MISSED  no mistake  (nothing failed)"
+    assert lines[1].startswith("MISSED  noise halved  (agents: numbers other than grid(truth + noise)")
+    assert lines[2] == "caught  keys of 16 bits  (keys: too short or made twice, of 16384)"
+    assert lines[3:] == ["mutation score: 1 of 3 mistakes detected (33%)"]
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("_few_draws", "_few_large_draws", "_few_inputs", "_few_canaries", "_no_agents")
+def test_the_command_ends_with_0_when_all_are_caught(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(mistakes, "MISTAKES", (named("keys of 16 bits"),))
+    assert mistakes.main(["--seed", "1"]) == 0
+    assert "mutation score: 1 of 1 mistakes detected (100%)" in capsys.readouterr().out

@@ -10,10 +10,10 @@ from scipy import stats
 
 from fedfairx.agent.options import Options
 from fedfairx.audit import protocol_checks
-from fedfairx.audit.mistakes import MISTAKES
 from fedfairx.audit.protocol_checks import hiding, opened_once
 from fedfairx.audit.subject import AuditedConfig
 from fedfairx.federation.aggregation.opener import Opener
+from mistakes import MISTAKES
 
 NAMED = {each.name: each for each in MISTAKES}
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from fedfairx.agent.options import Options
-from fedfairx.audit.mistakes import MISTAKES
 from fedfairx.audit.subject import AuditedConfig
 from fedfairx.audit.whole_federation import whole_federation
 from fedfairx.federation.exchange.secure_member import SecureMember
 from fedfairx.privacy.centring import Centring
+from mistakes import MISTAKES
 
 TOTALS, ROWS, COUNTS, WAITING, EPOCHS = range(5)  # the checks, in their order
 

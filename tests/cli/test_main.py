@@ -9,13 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fedfairx.audit import mistakes
 from fedfairx.cli.main import main
 from fedfairx.errors import InvalidInput
 from fedfairx.privacy import Bounds
@@ -566,19 +564,6 @@ def test_audit_exits_1_when_the_schedule_looks_at_the_data(capsys: pytest.Captur
     arguments = ["--schedule", "determinant", "--horizon", "8", "--dimension", "2", "--runs", "100"]
     assert main(["audit", *arguments]) == 1
     assert "fixed before the first record: 0 (= 1) FAILED" in capsys.readouterr().out
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("_small_audit")
-def test_audit_tests_itself(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """With one mistake, and with one that is none: `tests/audit/test_mistakes.py` has all."""
-    found, *_ = (each for each in mistakes.MISTAKES if each.name == "keys of 16 bits")
-    monkeypatch.setattr(mistakes, "MISTAKES", (found,))
-    assert main(["audit", "--self-test"]) == 0
-    assert "mutation score: 1 of 1 mistakes detected (100%)" in capsys.readouterr().out
-    monkeypatch.setattr(mistakes, "MISTAKES", (replace(found, wrong=lambda right: right),))
-    assert main(["audit", "--self-test", "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["caught"] == 0
 
 
 @pytest.mark.long

@@ -6,8 +6,8 @@ black-box attacks (`attacks.py`). With secure aggregation the claim is about tot
 members that collude, and the totals of a whole federation (`whole_federation.py`) and its protocol
 (`protocol_checks.py`) are checked too. Tests and attacks are statistical and can fail by chance, so a failure
 is followed by a second look on fresh keys, and a claim is called false only if both fail. The audit can show
-that a claim is false; it can't show that a claim is true, which is why the claim has a proof. `mistakes.py`
-has the mistakes that it must detect.
+that a claim is false; it can't show that a claim is true, which is why the claim has a proof. The
+mistakes that it must detect are in `tests/support/mistakes.py`.
 """
 
 from __future__ import annotations

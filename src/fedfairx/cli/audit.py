@@ -22,7 +22,6 @@ class Audit(Mechanism, Output):
         fedfairx audit --epsilon 2 --centred
         fedfairx audit --releases 20 --plot audit.png
         fedfairx audit --releases 20 --aggregation secure --agents 5 --colluding 1
-        fedfairx audit --self-test
 
     releases: number of releases (default: as many as the schedule makes).
     aggregation: secure to audit agents that only ever see the sum of their releases, and its protocol.
@@ -31,7 +30,6 @@ class Audit(Mechanism, Output):
     runs: number of runs in each of the two worlds.
     seed: seed of the runs.
     plot: draw the scores of the two worlds into this file: .png, .svg or .pdf.
-    self_test: instead, insert known mistakes into the code, one by one, and count those that are detected.
     """
 
     releases: int | None = None
@@ -40,16 +38,10 @@ class Audit(Mechanism, Output):
     runs: int = 8_000
     seed: int = 0
     plot: Path | None = None
-    self_test: bool = False
 
     def run(self) -> int:
         from fedfairx.audit.audit import audit, plot
-        from fedfairx.audit.mistakes import self_test
 
-        if self.self_test:
-            score = self_test(seed=self.seed)
-            self.answer(score.to_dict(), str(score))
-            return 0 if score.ok else 1
         budget = self.budget()
         options = Options(
             algorithm="priv-fairx-bayes",

@@ -1,15 +1,19 @@
 """Mistakes that an audit must detect: wrong versions of the agents' code, inserted one at a time.
 
-`self_test` counts those that it detects. A mistake replaces an attribute of a class or of a module, in this
-process and for as long as the test takes, so it reaches every agent, whoever makes it.
+    python tests/support/mistakes.py
+
+prints which checks detect each, and counts those that are detected. A mistake replaces an attribute of a
+class or of a module, in this process and for as long as the audit takes, so it reaches every agent, whoever
+makes it.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import math
-import time
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -674,7 +678,6 @@ class Score:
     """How many mistakes an audit detects. `failed` has the checks that failed for each of them, by name."""
 
     failed: dict[str, tuple[str, ...]]
-    seconds: float
 
     @property
     def caught(self) -> int:
@@ -698,19 +701,19 @@ class Score:
             [*lines, f"mutation score: {self.caught} of {total} mistakes detected ({share:.0%})"]
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        failed = {name: list(checks) for name, checks in self.failed.items()}
-        return {
-            "caught": self.caught,
-            "mistakes": len(self.failed),
-            "failed": failed,
-            "seconds": self.seconds,
-        }
-
 
 def self_test(*, seed: int = 0) -> Score:
     """Insert each mistake in turn, and audit."""
-    began = time.perf_counter()
-    failed = {mistake.name: mistake.audit(seed=seed).failed for mistake in MISTAKES}
-    return Score(failed, time.perf_counter() - began)
+    return Score({mistake.name: mistake.audit(seed=seed).failed for mistake in MISTAKES})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Count the known mistakes that the audit detects.")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the audits")
+    score = self_test(seed=parser.parse_args(arguments).seed)
+    print(score)
+    return 0 if score.ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
