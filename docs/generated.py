@@ -31,7 +31,7 @@ from fedfairx.service.metrics import METRICS, kind
 from fedfairx.service.pages import DECISION, PAGES
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.storage import open_database
-from fedfairx.storage.migrations import TABLES, migrate
+from fedfairx.storage.schema import SQL, create_tables
 
 RULES = Path(__file__).resolve().parent.parent / "deploy" / "prometheus" / "fedfairx.rules.yml"
 
@@ -223,11 +223,11 @@ def alerts() -> str:
 
 
 def tables() -> str:
-    """All tables of a database that was made just now, with their columns."""
+    """All tables of a database that was made just now, with the lines above them in `schema.sql`."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder, "agent.db")
         database = open_database(place)
-        migrate(database)
+        create_tables(database)
         database.close()
         found = sqlite3.connect(place)
         columns = {
@@ -235,7 +235,8 @@ def tables() -> str:
             for (name,) in found.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         }
         found.close()
-    rows = ((f"`{name}`", TABLES[name], _listed(columns[name])) for name in sorted(columns))
+    content = {name: line for line, name in re.findall(r"^-- (.+)\nCREATE TABLE (\w+)", SQL, re.MULTILINE)}
+    rows = ((f"`{name}`", content[name], _listed(columns[name])) for name in sorted(columns))
     return _table(("table", "content", "columns"), rows)
 
 

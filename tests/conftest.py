@@ -27,7 +27,7 @@ MEMORY, ROOM = "/dev/shm", 4 << 30
 if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
     os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
 
-pytest_plugins = ("servers", "empty_databases")
+pytest_plugins = ("servers",)
 
 # How many examples a property has that states no number: some, and with --hypothesis-profile=all, as `make
 # test-all` has it, many. They are the same in every run.

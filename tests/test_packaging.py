@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from fnmatch import fnmatch
 from importlib import metadata
 from pathlib import Path
 
@@ -109,6 +110,16 @@ def test_no_link_of_the_long_description_is_relative() -> None:
     assert all(link.startswith("https://") for link in links)
     assert "![" in text
     assert re.search(r"\]\(https://raw\.[^)]+\.svg\)", text)
+
+
+def test_the_wheel_has_all_files_of_the_package() -> None:
+    """Such as `storage/schema.sql`: Hatch takes all of a package that Git does not ignore."""
+    assert PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"] == {"packages": ["src/fedfairx"]}
+    ignored = [line.rstrip("/") for line in (ROOT / ".gitignore").read_text(encoding="utf-8").split()]
+    package = ROOT / "src" / "fedfairx"
+    files = [path.relative_to(package) for path in package.rglob("*") if path.is_file()]
+    lost = [path for path in files if any(fnmatch(part, each) for part in path.parts for each in ignored)]
+    assert {path.parent.name for path in lost} <= {"__pycache__"}
 
 
 def test_the_source_distribution_has_what_the_tests_and_the_readme_need() -> None:

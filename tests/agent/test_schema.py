@@ -18,7 +18,6 @@ from fedfairx.errors import InvalidInput, StateError
 from fedfairx.features import Schema
 from fedfairx.privacy import Bounds, Budget
 from fedfairx.storage.agents import read_feature_schema, store_feature_schema
-from old_databases import load
 
 FEATURES = {"price": (0, 10), "new": bool, "city": ["Rome", "Oslo"]}
 FIRST = Schema(FEATURES, shared=["city"])
@@ -353,23 +352,7 @@ def test_bounds_follow_from_the_schema(
         ffx.Agent.open(tmp_path / "a.db", budget=own)
 
 
-# --- older databases --------------------------------------------------------------------------------------
-
-
-def test_an_earlier_service_s_features_are_its_schema(place: str) -> None:
-    """Numbers alone, as `test_features.py` compares them bit for bit with what they were."""
-    load("version3-plain", place)
-    with ffx.Agent.open(place) as agent:
-        assert agent.schema == Schema({"a": (0, 1), "b": (0, 1)}, intercept=False)
-        made = agent.decide(actions=[{"a": 0.25, "b": 3.0}])
-        assert made.context.tolist() == [0.25 / 2**0.5, 1.0 / 2**0.5]
-        assert agent.clipped_values == {"b": 1}
-        released = bool(agent.held)
-    wider = Schema({"a": (0, 1), "b": (0, 1), "c": ["x"]}, intercept=False)
-    if released:
-        with pytest.raises(InvalidInput, match="shares its statistics"):
-            ffx.Agent.open(place, schema=wider)
-    ffx.Agent.open(place, schema=Schema({"a": (0, 1), "b": (0, 1)}, intercept=False)).close()
+# --- a schema that comes later ---------------------------------------------------------------------------
 
 
 def test_an_agent_without_a_schema_is_told_one_once(tmp_path: Path) -> None:

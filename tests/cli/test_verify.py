@@ -8,6 +8,7 @@ import os
 import shutil
 import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ import pytest
 
 import fedfairx as ffx
 from fedfairx.cli.main import main
-from old_databases import load
 
 X = np.eye(3)
 
@@ -140,13 +140,17 @@ def test_a_state_that_does_not_come_of_the_log(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_what_it_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    load("version3-plain", str(tmp_path / "old.db"))
+    for name, version in (("old.db", 7), ("later.db", 9)):
+        live(str(tmp_path / name))
+        with closing(sqlite3.connect(tmp_path / name, isolation_level=None)) as file:
+            file.execute("UPDATE fedfairx SET version = ?", (version,))
     before = files(tmp_path)
     live(str(tmp_path / "new.db"))
     (tmp_path / "empty").mkdir()
     (tmp_path / "text").write_text("no database")
     for argv, said in (
-        (["--data", str(tmp_path / "old.db")], "has version 3, and this fedfairx reads version 7"),
+        (["--data", str(tmp_path / "old.db")], "old.db has version 7, written before the first release"),
+        (["--data", str(tmp_path / "later.db")], "later.db has version 9, and this fedfairx reads version 8"),
         (["--data", str(tmp_path / "new.db"), "--agent", "east"], "agent must be one that there is, 'north'"),
         (["--data", str(tmp_path / "empty")], "there is no file"),
         (["--data", str(tmp_path / "text")], "file is not a database"),

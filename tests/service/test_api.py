@@ -20,7 +20,6 @@ from fedfairx.service import decisions, service
 from fedfairx.service.metrics import EDGES, Metrics
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.service.settings import Settings
-from old_databases import load
 from service_helpers import ACTIONS, CONTEXTS, asking, decide, metrics_of, until
 
 
@@ -458,9 +457,9 @@ def test_an_agent_without_names_gets_none_later(place: str) -> None:
         pass
 
 
-def test_an_agent_of_an_earlier_version_keeps_what_it_is_told_first(place: str) -> None:
+def test_an_agent_that_no_service_made_keeps_what_it_is_told_first(place: str) -> None:
     where = place if place.startswith("postgresql:") else place.replace("agent.db", "agent.sqlite")
-    load("version1-plain", where)
+    ffx.Agent.open(where, dimension=2).close()
     with asking(place, features=NAMED, intercept=False):
         pass
     others = "rating=1:5,price=0:10"

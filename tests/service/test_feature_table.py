@@ -17,7 +17,6 @@ from fedfairx.errors import InvalidInput
 from fedfairx.features import Schema
 from fedfairx.service.settings import load, schema_of
 from fedfairx.storage.api_keys import ApiKeys
-from old_databases import load as load_database
 from service_helpers import Running, asking, decide
 
 FEATURES = "price=0:10,new=bool,city=Rome|Oslo"
@@ -226,14 +225,12 @@ def test_the_settings(tmp_path: Path) -> None:
             load({**GIVEN, **given}, environment={})
 
 
-def test_an_earlier_database_gives_the_same_contexts(place: str) -> None:
-    """As an earlier version made them, bit for bit: to [0, 1], divided by the root of their number."""
-    where = place if place.startswith("postgresql:") else place.replace("agent.db", "agent.sqlite")
-    load_database("version3-plain", where)
+def test_numbers_by_name_or_in_order_give_the_same_contexts(place: str) -> None:
+    """To [0, 1], divided by the root of their number, bit for bit; also if settings name no features."""
+    first = {"features": "a=0:1,b=0:1", "intercept": False}
     rows = np.random.default_rng(0).normal(0.5, 0.6, (20, 2))
-    for given in ({"dimension": 0}, {"features": "a=0:1,b=0:1"}, {"dimension": 2}):
+    for given in (first, {"dimension": 0}, {"features": "a=0:1,b=0:1"}, {"dimension": 2}):
         with asking(place, **given) as client:
-            client.app._app.state.service.auth.any_key = False  # the database has one
             actions = [{"id": str(k), "features": {"a": a, "b": b}} for k, (a, b) in enumerate(rows.tolist())]
             decide(client, actions=actions)
             decide(client, contexts=rows.tolist())

@@ -9,16 +9,16 @@ import pytest
 
 from fedfairx.errors import AlreadyObserved, LedgerMismatch, PrivacyError
 from fedfairx.privacy.ledger.ledger import Position
-from fedfairx.storage.migrations import migrate
 from fedfairx.storage.open_log import open_database
 from fedfairx.storage.privacy_ledger import StoredLedger, StoredPersons
+from fedfairx.storage.schema import create_tables
 from fedfairx.storage.transaction_log import Log
 
 
 @pytest.fixture
 def log(place: str) -> Iterator[Log]:
     database = open_database(place)
-    migrate(database)
+    create_tables(database)
     log = Log(database)
     yield log
     log.close()

@@ -18,9 +18,9 @@ from fedfairx.storage.agents import (
     store_feature_schema,
     update_settings,
 )
-from fedfairx.storage.migrations import migrate
 from fedfairx.storage.queries import latest, number_at, records
 from fedfairx.storage.replacement import booked, replace, replaced_between
+from fedfairx.storage.schema import create_tables
 from fedfairx.storage.seen import SeenTables
 from fedfairx.storage.verification import check_logs, open_for_reading
 
@@ -31,7 +31,7 @@ VALUES = np.array([0.25, 0.75, 0.1, 0.2, 0.0, 1.0])  # policy, θ, chosen contex
 @pytest.fixture
 def log(place: str) -> Iterator[Log]:
     database = open_database(place)
-    migrate(database)
+    create_tables(database)
     log = Log(database)
     yield log
     log.close()
@@ -150,6 +150,7 @@ def test_snapshots_settings_and_what_is_remembered_are_apart(
     log.close()
     assert read_feature_schema(place, agent="north") == {"features": ["n"]}
     assert read_feature_schema(place, agent="south") == {"features": ["s"]}
+    assert read_feature_schema(place, agent="west") is None
 
 
 def test_replacing_for_one_leaves_the_other(two: list[Journal], log: Log) -> None:

@@ -89,7 +89,7 @@ class Postgres:
         """Remove all rows, to lend the schema again; not if its tables have changed or are in use."""
         import psycopg
 
-        from fedfairx.storage.migrations import MIGRATIONS
+        from fedfairx.storage.schema import VERSION
 
         name, connection = _name(place), self._connected()
         with suppress(psycopg.Error), connection.transaction():
@@ -101,7 +101,7 @@ class Postgres:
             connection.execute(
                 f"SET LOCAL lock_timeout = '1s'; "
                 f"{'; '.join(f'DELETE FROM {name}.{table}' for table in tables)}; "
-                f"INSERT INTO {name}.fedfairx VALUES ({len(MIGRATIONS)})"
+                f"INSERT INTO {name}.fedfairx VALUES ({VERSION})"
             )
             self._emptied.append(place)
 
@@ -157,14 +157,11 @@ def postgres() -> Iterator[Postgres]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A place for a durable agent, of each kind; without tables if the test asks for `migrated`."""
+    """A place for a durable agent, of each kind; on a server with the tables, to save time."""
     if request.param == "sqlite":
         yield str(tmp_path / "agent.db")
         return
     server: Postgres = request.getfixturevalue("postgres")
-    if "migrated" in request.fixturenames:
-        yield server.schema()
-        return
     lent = server.lend()
     yield lent
     server.take_back(lent)

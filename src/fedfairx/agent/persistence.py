@@ -36,7 +36,7 @@ from fedfairx.privacy import (
 from fedfairx.storage import erasure
 from fedfairx.storage.agents import (
     add_agent,
-    features_of_service,
+    adopted_schema,
     number_of,
     read_agent,
     read_agents,
@@ -93,21 +93,22 @@ class AgentStore:
     def __init__(self, log: Log, number: int, settings: dict[str, Any], secret: bytes | None) -> None:
         self.log = log
         self.journal = Journal(log, number)
-        if settings.get("schema") != SCHEMA:
+        schema = settings.get("schema")
+        if schema != SCHEMA:
             raise StateError(
-                f"{self.journal.place} holds an agent of another version of fedfairx, from before the first "
-                "release: open it with that version"
+                f"{self.journal.place} holds an agent of schema {schema}, and this fedfairx reads schema "
+                f"{SCHEMA}; open it with the version of fedfairx that wrote it"
             )
         self.settings = read_value(settings, AgentSettings, "settings")
         if self.settings.features is None:
-            self.settings = replace(self.settings, features=features_of_service(self.journal))
+            self.settings = replace(self.settings, features=adopted_schema(self.journal))
         self._settings = settings
         self._secret = secret
         self.parts: Parts  # set by the agent
         self._replayed: int | None = None  # the time of the step that is replayed
         self.snapshot_due = False  # after the next commit
         self.budgets = [Budget.from_dict(each) for each in settings["budgets"]]
-        bounds = settings.get("bounds")  # missing in older databases
+        bounds = settings["bounds"]
         self.bounds = None if bounds is None else Bounds(**bounds)
 
     def first_privatizer(self) -> Privatizer:
@@ -210,7 +211,7 @@ class AgentStore:
         at, body = self._snapshot_to_start_from(whole)
         state = read_value(body, AgentState, "snapshot")
         if state.features is None:
-            state = replace(state, features=self.settings.features)  # an older one has them in the settings
+            state = replace(state, features=self.settings.features)  # from before `adopt`
         if self.budgets:
             first = 1 if state.base is None else state.base.run
             privatizer = self._privatizer(int(body["runs"]), first)
@@ -300,7 +301,6 @@ class AgentStore:
             parts.exchange.release_again(int(step.body))
         elif step.kind == "absorb":
             sent = json.loads(step.body)
-            sent.pop(parts.exchange.name, None)  # in older logs; it tells nothing new
             parts.exchange.absorb({n: Release.from_bytes(bytes.fromhex(text)) for n, text in sent.items()})
         elif step.kind == "actions":
             change = json.loads(step.body)

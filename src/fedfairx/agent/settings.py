@@ -15,8 +15,6 @@ from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Affine, Custom, Exponential, Logistic, Merit, Power
 from fedfairx.core.optimism.solver import FAIR, WINNER, Solver
 from fedfairx.core.posterior import Prior
-from fedfairx.core.rules import OPTIMISM
-from fedfairx.core.slates import ONE
 from fedfairx.errors import FedFairXError, InvalidInput, StateError
 from fedfairx.features import Schema
 from fedfairx.privacy import NonPrivateSums, Privatizer
@@ -132,9 +130,9 @@ class AgentSettings:
     solver: SolverSettings | None
     shift: float
     partners: str
-    slots: tuple[float, ...] = ONE  # which older files and databases have not, like what follows
-    half_life: float | str | None = None
-    features: dict[str, Any] | None = None  # `Schema.to_dict`
+    slots: tuple[float, ...]
+    half_life: float | str | None
+    features: dict[str, Any] | None  # `Schema.to_dict`
 
     @classmethod
     def of(
@@ -165,9 +163,7 @@ class AgentSettings:
         values: Any = {name: value for name, value in vars(self).items() if hasattr(Options, name)}
         if self.solver is not None:
             values["solver"] = Solver(*dataclasses.astuple(self.solver))
-        # Older databases hold the settings of every rule.
-        unused = ("prior",) if self.rule == OPTIMISM else ("confidence", "solver")
-        values |= {"merit": merit_from(self.merit, merit), **dict.fromkeys(unused)}
+        values["merit"] = merit_from(self.merit, merit)
         try:
             return Options(**values)
         except InvalidInput as error:

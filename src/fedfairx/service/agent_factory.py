@@ -101,7 +101,7 @@ def remembered(settings: Settings) -> Settings:
         return settings
     kept: dict[str, Any] = {"intercept": bool(stored["intercept"])}
     if stored["features"]:
-        kept |= {name: stored.get(name, ()) for name in ("features", "shared", "products")}
+        kept |= {name: stored[name] for name in ("features", "shared", "products")}
         kept["features"] = features_of(kept["features"])
         described = {"features", "shared", "products"} & settings.given
         if described and not settings.features:

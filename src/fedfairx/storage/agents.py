@@ -88,7 +88,7 @@ def read_feature_schema(place: str | os.PathLike[str], *, agent: str | None = No
         if later or first:
             return json.loads(event_content(later[0][0])) if later else first
         noted = read("SELECT body FROM feature_schemas WHERE agent = ?", (number,))
-        return _with_pairs(json.loads(noted[0][0])) if noted else None
+        return json.loads(noted[0][0]) if noted else None
     finally:
         log.close()
 
@@ -107,20 +107,11 @@ def store_feature_schema(journal: Journal, schema: dict[str, Any]) -> bool:
         return new
 
 
-def features_of_service(journal: Journal) -> dict[str, Any] | None:
-    """The schema of an agent whose settings have none: as an earlier version of a service stored it.
-
-    None if features have no names.
-    """
+def adopted_schema(journal: Journal) -> dict[str, Any] | None:
+    """The schema that an agent without one in its settings got later; None if features have no names."""
     rows = journal.log.database.execute("SELECT body FROM feature_schemas WHERE agent = ?", (journal.agent,))
-    stored = json.loads(rows[0][0]) if rows else {}
-    return _with_pairs(stored) if stored.get("features") else None
-
-
-def _with_pairs(stored: dict[str, Any]) -> dict[str, Any]:
-    """The schema with features as pairs; earlier versions stored [name, low, high]."""
-    features = [[each[0], each[1:]] if len(each) == 3 else each for each in stored["features"]]
-    return stored | {"features": features}
+    stored: dict[str, Any] | None = json.loads(rows[0][0]) if rows else None
+    return stored if stored and stored["features"] else None
 
 
 class ServedRow(NamedTuple):

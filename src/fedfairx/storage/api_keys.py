@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from fedfairx.errors import InvalidInput, StorageUnavailable
 from fedfairx.storage.database import Row
-from fedfairx.storage.migrations import migrate
 from fedfairx.storage.open_log import open_database
+from fedfairx.storage.schema import create_tables
 from fedfairx.storage.transaction_log import Log
 
 _COLUMNS = "id, name, role, created, revoked, agents"
@@ -131,10 +131,10 @@ def open_keys(place: str | os.PathLike[str]) -> Iterator[ApiKeys]:
     """The keys in a database, whether or not a service has it open; a missing database is created."""
     try:
         database = open_database(place)
-        migrate(database)
     except StorageUnavailable:  # another process has it open, and has created its tables
         database = open_database(place, access="shared")
     try:
+        create_tables(database)
         yield ApiKeys(Log(database))
     finally:
         database.close()

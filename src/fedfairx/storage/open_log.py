@@ -13,7 +13,7 @@ import threading
 
 from fedfairx.errors import OlderCopy
 from fedfairx.storage.database import Access, Database
-from fedfairx.storage.migrations import migrate
+from fedfairx.storage.schema import create_tables
 from fedfairx.storage.transaction_log import Log
 
 FILE = "agent.sqlite"  # the database in a service's data folder
@@ -42,7 +42,7 @@ _LOCK = threading.Lock()
 
 
 def open_log(place: str | os.PathLike[str]) -> Log:
-    """Open the log of a database, and create or migrate its tables; all who open it share one log."""
+    """Open the log of a database, and create its tables if there are none; all who open it share one log."""
     text = os.fspath(place)
     key = os.getpid(), text if "://" in text else os.path.realpath(text)
     with _LOCK:
@@ -54,7 +54,7 @@ def open_log(place: str | os.PathLike[str]) -> Log:
                     return log
         database = open_database(place)
         try:
-            migrate(database)
+            create_tables(database)
             log = Log(database)
             check_mark(log)
         except BaseException:

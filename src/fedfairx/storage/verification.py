@@ -13,8 +13,8 @@ from fedfairx.storage.agents import read_agent
 from fedfairx.storage.amendments import LEARNT, Amendments
 from fedfairx.storage.database import PAGE, Database, Row, damaged, pages
 from fedfairx.storage.journal import Event, Journal, Made, Outcome, Step
-from fedfairx.storage.migrations import MIGRATIONS, migrate, version_of
 from fedfairx.storage.open_log import FILE, open_database
+from fedfairx.storage.schema import create_tables, has_tables
 from fedfairx.storage.seals import SIZE
 from fedfairx.storage.transaction_log import TABLES, Log
 
@@ -47,14 +47,8 @@ def open_for_reading(place: str | os.PathLike[str]) -> Iterator[Database]:
     folder = os.path.isdir(place)
     database = open_database(os.path.join(place, FILE) if folder else place, access="read")
     try:
-        version = version_of(database)
-        if version == 0:
+        if not has_tables(database):
             raise StateError(f"{database.place} holds no agent")
-        if version < len(MIGRATIONS):
-            raise StateError(
-                f"{database.place} has version {version}, and this fedfairx reads version {len(MIGRATIONS)}: "
-                "open its agent once, which migrates it"
-            )
         yield database
     finally:
         database.close()
@@ -113,7 +107,7 @@ def copy_database(source: Database, path: str | os.PathLike[str]) -> None:
     """Copy all tables into a new SQLite file."""
     target = open_database(path)
     try:
-        migrate(target)
+        create_tables(target)
         target.begin()
         for table in sorted(source.tables() - {"fedfairx", "holder"}):
             rows: Iterator[Row]

@@ -1,1 +1,0 @@
-CREATE TABLE meanings (agent INTEGER PRIMARY KEY, body TEXT NOT NULL)

@@ -1,1 +1,0 @@
-CREATE TABLE aggregation (name TEXT PRIMARY KEY, value BLOB NOT NULL)
