@@ -13,7 +13,7 @@ MAKEFLAGS += --jobs=2
 # Bytecode is kept wherever this runs: tests start Python hundreds of times.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup flower check test test-all lint docs warm mutants reproduce quick bench clean
+.PHONY: setup flower check test test-all lint docs warm mutants structure reproduce quick bench clean
 
 setup: $(VENV)/.ready
 
@@ -58,6 +58,10 @@ test-all: lint docs warm
 
 mutants: setup
 	$(BIN)/python tests/mutants.py $(ONLY)
+
+# The tables of CONTRIBUTING.md, to be pasted there.
+structure: setup
+	@$(BIN)/python tests/structure.py
 
 reproduce: setup
 	$(BIN)/fedfairx reproduce all --out $(OUT)
