@@ -236,6 +236,21 @@ def test_what_the_transport_lost_is_sent_again_and_rubbish_is_replaced() -> None
     assert sum(member.refusals.values()) == 2
 
 
+def test_a_member_whose_release_another_life_has_replaced_waits() -> None:
+    here = world()
+    member = here.member("org1")
+    released(member)
+    assert not member.waiting
+    twin = here.agent("org1")
+    work(twin, 7, seed=5)
+    for _ in range(3):
+        later = twin.release()
+    here.put("org1", here.seal("org1").close(later))
+    member.receive()
+    assert member.halted
+    assert member.waiting
+
+
 def test_two_lives_of_one_agent_never_overwrite_each_other() -> None:
     here = world()
     first = here.agent("org1")
