@@ -99,15 +99,19 @@ def test_sizes_are_found_where_the_first_guess_is_far_off(size: float) -> None:
     assert 0.4 * size < math.sqrt(variance / ridge) < 2.5 * size
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_what_rounding_leaves_of_rewards_that_the_prior_predicts_is_no_negative_noise(seed: int) -> None:
-    """Σ(y - x·mean)² is 0, and a difference of large sums makes it less; the first guess counts for two."""
-    rng = np.random.default_rng(seed)
-    mean, contexts = 1e6 * rng.normal(size=3), rng.random((64, 3)) / np.sqrt(3)
-    rewards = contexts @ mean
-    assert rewards @ rewards - mean @ (2 * contexts.T @ rewards - contexts.T @ contexts @ mean) < 0.0
-    variance, _ = learnt(contexts, rewards, ffx.Prior(tuple(mean), sd=0.5, noise_sd=1e-3))
-    assert variance == pytest.approx(2 * 1e-6 / 66)
+def test_what_rounding_leaves_of_rewards_that_the_prior_predicts_is_no_negative_noise() -> None:
+    """Σ(y - x·mean)² is 0, and a difference of large sums makes it less in about half of the cases.
+
+    The first guess counts for two. Which cases these are depends on the processor.
+    """
+    variances = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        mean, contexts = 1e6 * rng.normal(size=3), rng.random((64, 3)) / np.sqrt(3)
+        variance, _ = learnt(contexts, contexts @ mean, ffx.Prior(tuple(mean), sd=0.5, noise_sd=1e-3))
+        variances.append(variance)
+    assert min(variances) == pytest.approx(2 * 1e-6 / 66)
+    assert max(variances) > 1e-6
 
 
 def test_both_are_learnt_again_at_powers_of_two() -> None:
