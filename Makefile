@@ -56,8 +56,9 @@ test: lint docs warm
 test-all: lint docs warm
 	FEDFAIRX_ORACLE=compute $(PYTEST) -m "slow or not slow" --hypothesis-profile=all
 
+# make mutants ONLY="core/posterior.py agent" SEED=1 COUNT=40; ONLY may also be the id of one mutant.
 mutants: setup
-	$(BIN)/python tests/mutants.py $(ONLY)
+	$(BIN)/python tests/mutants.py $(ONLY) $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(JOBS),--jobs $(JOBS))
 
 # The tables of CONTRIBUTING.md, to be pasted there.
 structure: setup
