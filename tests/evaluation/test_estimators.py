@@ -74,6 +74,14 @@ def test_good_guesses_remove_variance() -> None:
     assert CUT / (OTHER / POLICY).max() < MEANS[2]  # so one guess was cut, which adds no bias
 
 
+def test_a_guess_is_cut_where_the_log_seldom_shows_an_action() -> None:
+    """The second action weighs 9, so its guess counts for 2/9: 0.1 + 0.9 · 2/9 is sure, less 9 · 2/9."""
+    block = block_of([Logged(np.array([0.9, 0.1]), 1, reward=0.0)])
+    series = series_of([block], [np.array([[0.1, 0.9]])], UNIT, guesses=[np.ones((1, 2))])
+    assert series.value == pytest.approx(0.1 + 0.2 - CUT)
+    assert series.least_value == pytest.approx(0.1 + 0.2 - CUT)
+
+
 def test_weight_on_actions_that_the_log_never_shows_widens_the_upper_side_alone() -> None:
     policy = np.array([0.5, 0.5, 0.0])
     log = [Logged(policy, action, reward=reward) for action in (0, 1) for reward in (0.0, 1.0)]
