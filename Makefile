@@ -58,7 +58,7 @@ test-all: lint docs warm
 
 # make mutants ONLY="core/posterior.py agent" SEED=1 COUNT=40; ONLY may also be the id of one mutant.
 mutants: setup
-	$(BIN)/python tests/mutants.py $(ONLY) $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(JOBS),--jobs $(JOBS))
+	$(BIN)/python tests/mutants.py $(ONLY) $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(JOBS),--jobs $(JOBS)) $(if $(QUICK),--quick)
 
 # The tables of CONTRIBUTING.md, to be pasted there.
 structure: setup

@@ -46,7 +46,7 @@ def _audit(event: str, _: Any) -> None:
         _started.append(event)
 
 
-def needs_a_server(item: pytest.Item) -> bool:
+def _needs_a_server(item: pytest.Item) -> bool:
     given = item.callspec.params.values() if hasattr(item, "callspec") else ()
     named = {*getattr(item, "fixturenames", ()), *(value for value in given if isinstance(value, str))}
     return bool(SERVERS & named)
@@ -76,7 +76,7 @@ def pytest_collection() -> Iterator[object]:
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if needs_a_server(item):
+        if _needs_a_server(item):
             item.add_marker("process")
             if item.get_closest_marker("slow_on_server"):
                 item.add_marker("slow")

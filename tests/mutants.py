@@ -1,13 +1,15 @@
 """Mistakes made from the syntax tree, and whether tests notice them: `make mutants`.
 
-Each mutant is put into a copy of the source tree, never into the tree itself, and tests run against the copy:
-first the file that mirrors the module, then the other files of its room and those that import the module, if
-they run the function. Which functions a test file runs is recorded once, without a mutant. Tests that fail
-then, or take long, are left out. `mutations.py` makes the mutants. `accepted_mutants.toml` lists those that
-may survive.
+`mutations.py` makes the mutants. Each is put into a copy of the source tree, never into the tree itself. The
+tests that run the changed function then run against the copy: those of the module's own test file first, then
+those of its folder, the quickest first. A test that fails must pass without the mutant, else it says nothing.
+Survivors also meet the tests that start processes.
 
-Compiled sources run as plain Python: machine code is cached by their digest, and each mutant would be
-compiled again. A mutant in any other room leaves the digest as it is, and runs with compiled code.
+Which functions a test runs is recorded once, without a mutant, and kept until its file changes. Tests that
+fail in that run or take more than `LONGEST` seconds are left out. `lanes/`, `core/`, `privacy/` and
+`simulation/` run as plain Python: machine code is cached under a digest of these sources, so each mutant
+would have to be compiled. Libraries are loaded once, and each run of tests is a fork. `accepted_mutants.toml`
+lists those that may survive, with the reasons.
 """
 
 from __future__ import annotations
@@ -15,83 +17,105 @@ from __future__ import annotations
 import argparse
 import ast
 import compileall
-import contextlib
 import difflib
 import functools
 import hashlib
+import importlib
 import json
+import multiprocessing
 import os
 import py_compile
 import random
-import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
+import threading
+import time
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from types import CodeType, FrameType
 from typing import Any
 
-from mutations import Mutant, mutants_of
+import pytest
+
+from mutations import MODULE, Mutant, mutants_of
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 PACKAGE = ROOT / "src" / "fedfairx"
 ACCEPTED = TESTS / "accepted_mutants.toml"
-PLUGIN = TESTS / "mutant_plugin.py"
-ROOMS = ("core", "agent", "fairness", "evaluation", "privacy", "federation", "storage")
-UNCOMPILED = ("lanes", "core", "privacy", "simulation")  # whose digest names the cache of machine code
 STORE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedfairx-mutants"
-SECONDS = 3600  # for one run of pytest; single tests have limits of their own
-PATIENCE, SLOWER = 30.0, 10.0  # a test hangs if it takes so many seconds and so many times its time more
-NO_TESTS = 5  # pytest's exit code
+ROOMS = ("core", "agent", "fairness", "evaluation", "privacy", "federation", "storage")
+UNCOMPILED = ("lanes", "core", "privacy", "simulation")
+LIBRARIES = (
+    "cryptography.hazmat.primitives.asymmetric.ed25519", "cryptography.hazmat.primitives.asymmetric.x25519",
+    "cryptography.hazmat.primitives.ciphers.aead", "hypothesis.extra.numpy", "hypothesis.strategies",
+    "numba.core.config", "numpy", "pandas", "scipy.linalg", "scipy.optimize", "scipy.stats",
+    "starlette.applications", "uvicorn",
+)  # fmt: skip
+LONGEST = 5.0  # seconds of a test
+EXAMPLES = (TESTS / "test_help.py",)  # of docstrings
+FEW = 40  # tests that run first: most mutants are killed by one of them
+PATIENCE = 60.0  # seconds for a run of tests beyond five times those of its tests; more means that one hangs
+MINUTES = 20  # for a run of tests whose seconds are not known
 
+Tests = dict[str, float]  # ids of tests, and their seconds
 
-@dataclass(frozen=True)
-class Baseline:
-    """What the tests of one file do without a mutant."""
-
-    functions: frozenset[str]
-    left_out: tuple[str, ...]
-    seconds: dict[str, float]
-    processes: tuple[str, ...]
+#: Processes that a test has left may still write into it.
+temporary_folder = functools.partial(
+    tempfile.TemporaryDirectory, prefix="fedfairx-mutants-", ignore_cleanup_errors=True
+)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument(
-        "only", nargs="*", default=ROOMS, help="files or folders of the package, or ids of mutants"
-    )
+    parser.add_argument("only", nargs="*", help="files or folders of the package, or ids of mutants")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--count", type=int, default=40, help="size of the sample")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many run at once")
+    parser.add_argument("--quick", action="store_true", help="leave out tests that start processes")
     options = parser.parse_args()
-    mutants = sample(options.only or ROOMS, options.seed, options.count)
+    mutants = sample(options.only or ROOMS, seed=options.seed, count=options.count)
+    for library in LIBRARIES:
+        importlib.import_module(library)
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="fedfairx-mutants-", dir=memory) as folder:
-        survivors = Trial(Path(folder), options.jobs).survivors(mutants)
-    accepted = [each for each in survivors if reason(each)]
-    print(
-        f"{len(mutants) - len(survivors)} of {len(mutants)} killed; "
-        f"{len(survivors)} survived, of which {len(accepted)} are accepted"
-    )
-    return 1 if len(survivors) > len(accepted) or not mutants else 0
+    survivors = []
+    with temporary_folder(dir=memory) as folder:
+        trial = Trial(Path(folder), quick=options.quick)
+        with multiprocessing.get_context("fork").Pool(options.jobs) as pool:
+            wanted = {(test, is_compiled(each)) for each in mutants for test in test_files(each.file)}
+            for place in pool.imap_unordered(trial.record, sorted(wanted)):
+                if place:
+                    print(f"recorded  {place}", flush=True)
+            for mutant, killer in pool.imap_unordered(trial.killer_of, mutants):
+                if killer:
+                    print(f"killed    {_place(mutant)} (by {killer})", flush=True)
+                else:
+                    survivors.append(mutant)
+                    why = f"\n          accepted: {reason(mutant)}" if reason(mutant) else ""
+                    print(f"SURVIVED  {_place(mutant)}\n{_difference(mutant)}{why}", flush=True)
+    accepted = sum(bool(reason(each)) for each in survivors)
+    killed = len(mutants) - len(survivors)
+    print(f"{killed} of {len(mutants)} killed; {len(survivors)} survived, of which {accepted} are accepted")
+    return 1 if len(survivors) > accepted or not mutants else 0
 
 
-def sample(only: Iterable[str], seed: int, count: int) -> list[Mutant]:
+# --- the sample -------------------------------------------------------------------------------------------
+
+
+def sample(only: Iterable[str], *, seed: int, count: int) -> list[Mutant]:
     """Mutants of these files and folders, or those with these ids; the same for the same seed."""
     mutants: dict[str, Mutant] = {}
     for each in sorted(only):
-        name, _, digest = each.partition(":")
+        name, _, identity = each.partition(":")
         path = PACKAGE / name
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             there = mutants_of(file.relative_to(PACKAGE).as_posix(), file.read_bytes())
-            mutants |= {mutant.id: mutant for mutant in there if not digest or mutant.id == each}
-    return random.Random(seed).sample(list(mutants.values()), min(count, len(mutants)))
+            mutants |= {mutant.id: mutant for mutant in there if not identity or mutant.id == each}
+    return random.Random(seed).sample([*mutants.values()], min(count, len(mutants)))
 
 
 @functools.cache
@@ -102,10 +126,8 @@ def accepted_mutants() -> dict[str, list[dict[str, str]]]:
 
 def reason(mutant: Mutant) -> str:
     """Why a mutant may survive; empty if it may not."""
-    for entry in accepted_mutants().get(mutant.file, []):
-        if matches(entry, mutant):
-            return entry["reason"]
-    return ""
+    entries = accepted_mutants().get(mutant.file, [])
+    return next((entry["reason"] for entry in entries if matches(entry, mutant)), "")
 
 
 def matches(entry: dict[str, str], mutant: Mutant) -> bool:
@@ -114,10 +136,47 @@ def matches(entry: dict[str, str], mutant: Mutant) -> bool:
     return same and entry.get("change", mutant.change) == mutant.change
 
 
+def is_compiled(mutant: Mutant) -> bool:
+    """Whether its tests run with machine code."""
+    return Path(mutant.file).parts[0] not in UNCOMPILED
+
+
+def _place(mutant: Mutant) -> str:
+    return f"{mutant.id}  line {mutant.line}, {mutant.function}, {mutant.kind}"
+
+
+def _difference(mutant: Mutant) -> str:
+    source = (PACKAGE / mutant.file).read_bytes()
+    before, after = source.decode().splitlines(), mutant.apply(source).decode().splitlines()
+    lines = [*difflib.unified_diff(before, after, lineterm="", n=0)][3:]
+    return "\n".join(f"          {line}" for line in lines)
+
+
+# --- which tests ------------------------------------------------------------------------------------------
+
+
 def mirror(file: str) -> Path:
     """The test file of a module's name."""
     path = TESTS / file
     return path.with_name(f"test_{path.stem}.py")
+
+
+@functools.cache
+def test_files(file: str) -> tuple[Path, ...]:
+    """The test files that may notice a mutant: those of its room, and examples.
+
+    Where there is no mirror, also those of other rooms that import the module.
+    """
+    room, module = TESTS / Path(file).parts[0], ".".join(["fedfairx", *Path(file).with_suffix("").parts])
+    near = {each for each in all_test_files() if each.is_relative_to(room) or each == mirror(file)}
+    if mirror(file) not in near:
+        near |= {each for each in all_test_files() if module.removesuffix(".__init__") in imports(each)}
+    return tuple(sorted({*near, *EXAMPLES}))
+
+
+@functools.cache
+def all_test_files() -> tuple[Path, ...]:
+    return tuple(sorted(TESTS.rglob("test_*.py")))
 
 
 @functools.cache
@@ -132,235 +191,225 @@ def imports(test: Path) -> frozenset[str]:
     return frozenset(names)
 
 
-@functools.cache
-def first_tests(file: str) -> tuple[Path, ...]:
-    """The mirror of a module; without one, the test files that import it."""
-    if mirror(file).exists():
-        return (mirror(file),)
-    return tuple(each for each in all_tests(file) if _module(file) in imports(each))
+def record_of(test: Path, compiled: bool) -> Path:
+    """Where it is kept which functions the tests of a file run."""
+    digest = hashlib.sha256(test.read_bytes()).hexdigest()[:16]
+    return STORE / f"{test.stem}-{digest}-{'compiled' if compiled else 'plain'}.json"
 
 
-@functools.cache
-def all_tests(file: str) -> tuple[Path, ...]:
-    """All test files that may notice a mutant of a module: those of its room, and those that import it."""
-    room = TESTS / Path(file).parts[0]
-    return tuple(
-        each
-        for each in sorted(TESTS.rglob("test_*.py"))
-        if each.is_relative_to(room) or each == mirror(file) or _module(file) in imports(each)
-    )
+def tests_of(mutant: Mutant) -> tuple[Tests, set[Path]]:
+    """The tests that run the changed function, in order, and files beside the mirror that start processes."""
+    ranked: list[tuple[bool, float, str]] = []
+    processes = set()
+    place = f"{mutant.file}:{'' if mutant.function == MODULE else mutant.function}"
+    inside = place if mutant.function == MODULE else f"{place}."  # the methods of a class
+    for test in test_files(mutant.file):
+        kept = json.loads(record_of(test, is_compiled(mutant)).read_text(encoding="utf-8"))
+        if kept["processes"] and test.parent == mirror(mutant.file).parent:
+            processes.add(test)
+        for identity, (seconds, functions) in kept["tests"].items():
+            if any(each == place or each.startswith(inside) for each in functions):
+                ranked.append((test != mirror(mutant.file), seconds, identity))
+    return {identity: seconds for _, seconds, identity in sorted(ranked)}, processes
 
 
-def room_tests(file: str) -> tuple[Path, ...]:
-    """The rest of its room."""
-    room = TESTS / Path(file).parts[0]
-    return tuple(
-        each for each in all_tests(file) if each.is_relative_to(room) and each not in first_tests(file)
-    )
+# --- running tests ----------------------------------------------------------------------------------------
 
 
-def other_tests(file: str) -> tuple[Path, ...]:
-    """The rest of all: test files of other rooms that import it."""
-    return tuple(each for each in all_tests(file) if each not in (*first_tests(file), *room_tests(file)))
+class TooLong(BaseException):
+    """A test took too long."""
 
 
-def _module(file: str) -> str:
-    return ".".join(["fedfairx", *Path(file).with_suffix("").parts]).removesuffix(".__init__")
+class Selection:
+    """Runs these tests alone, in this order, and notes the first that fails; a plug-in of pytest."""
+
+    def __init__(self, tests: Iterable[str]) -> None:
+        self.order = {identity: place for place, identity in enumerate(tests)}
+        self.failure = ""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = sorted(
+            (item for item in items if not self.order or item.nodeid in self.order),
+            key=lambda item: self.order.get(item.nodeid, 0),
+        )
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failure = self.failure or report.nodeid
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.failure = self.failure or f"{report.nodeid}: import"
+
+
+class Recorder:
+    """Notes which functions of a package each test runs, and its seconds; a plug-in of pytest."""
+
+    def __init__(self, package: Path) -> None:
+        self.folder = f"{package}{os.sep}"
+        self.codes: dict[int, CodeType] = {}
+        self.tests: dict[str, tuple[float, list[str]]] = {}
+        self.processes: list[str] = []
+        self.failures: set[str] = set()
+
+    def _trace(self, frame: FrameType, _event: str, _argument: object) -> None:
+        self.codes[id(frame.f_code)] = frame.f_code  # kept, so that no other gets its id
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[object]:
+        self.codes, began = {}, time.perf_counter()
+        signal.setitimer(signal.ITIMER_REAL, LONGEST)
+        threading.settrace(self._trace)
+        sys.settrace(self._trace)
+        try:
+            return (yield)
+        except TooLong:
+            self.failures.add(item.nodeid)
+            return True
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            sys.settrace(None)
+            threading.settrace(None)  # type: ignore[arg-type]
+            functions = {
+                f"{code.co_filename.removeprefix(self.folder)}:{code.co_qualname.partition('.<locals>')[0]}"
+                for code in self.codes.values()
+                if code.co_filename.startswith(self.folder)
+            }
+            self.tests[item.nodeid] = time.perf_counter() - began, sorted(functions)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failures.add(report.nodeid)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        self.processes = [item.nodeid for item in items if item.get_closest_marker("process")]
+        items[:] = [item for item in items if not item.get_closest_marker("process")]
 
 
 class Trial:
     """Runs tests on copies of the source tree within a folder."""
 
-    def __init__(self, folder: Path, jobs: int) -> None:
-        self.folder = folder
-        self.pool = ThreadPoolExecutor(jobs)
-        self.copy = folder / "original" / "fedfairx"
-        shutil.copytree(PACKAGE, self.copy, ignore=shutil.ignore_patterns("__pycache__"))
+    def __init__(self, folder: Path, *, quick: bool = False) -> None:
+        self.folder, self.original, self.quick = folder, folder / "original", quick
+        copy = self.original / "fedfairx"
+        shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
         # Bytecode is used only for the very bytes of its source: a mutant may have the same size and time.
         mode = py_compile.PycInvalidationMode.CHECKED_HASH
-        compileall.compile_dir(self.copy, quiet=1, invalidation_mode=mode)
-        self.source = _digest(each for each in sorted(PACKAGE.rglob("*.*")) if each.suffix != ".pyc")
-        self.baselines: dict[tuple[Path, bool, bool], Baseline] = {}
+        compileall.compile_dir(copy, quiet=1, invalidation_mode=mode)
 
-    def survivors(self, mutants: Sequence[Mutant]) -> list[Mutant]:
-        """Those that no test notices; each is printed."""
-        if any(_is_compiled(each) for each in mutants):
-            self.warm()
-        left = self._stage(mutants, first_tests)
-        left = self._stage(left, room_tests)
-        left = self._stage(left, other_tests)
-        lonely = [
-            each for each in left if not self._chosen(each, all_tests(each.file))
-        ]  # there is no cheaper test
-        left = [each for each in left if each not in lonely] + self._stage(lonely, all_tests, servers=True)
-        for each in left:
-            files = len(self._chosen(each, all_tests(each.file), servers=each in lonely))
-            _report(each, f"accepted: {reason(each)}" if reason(each) else f"{files} test files run it")
-        return left
-
-    def _stage(
-        self, mutants: Sequence[Mutant], tests_of: Callable[[str], Sequence[Path]], *, servers: bool = False
-    ) -> list[Mutant]:
-        """Those that survive these tests of theirs."""
-        self._prepare(
-            {(test, _is_compiled(each), servers) for each in mutants for test in tests_of(each.file)}
-        )
-
-        def survives(mutant: Mutant) -> bool:
-            tests = self._chosen(mutant, tests_of(mutant.file), servers=servers)
-            killer = self._killer(mutant, tests, servers) if tests else ""
-            if killer:
-                print(f"killed    {_place(mutant)} (by {killer})", flush=True)
-            return not killer
-
-        return [each for each, alive in zip(mutants, self.pool.map(survives, mutants), strict=True) if alive]
-
-    def _chosen(self, mutant: Mutant, tests: Sequence[Path], *, servers: bool = False) -> list[Path]:
-        """The test files that run the function, the quickest first.
-
-        What runs in processes that tests start is unknown: such files count if they lie beside the mirror.
-        """
-        chosen = []
-        for test in tests:
-            baseline = self.baselines[test, _is_compiled(mutant), servers]
-            runs = f"{mutant.file}:{mutant.function}" in baseline.functions
-            if baseline.seconds and (
-                runs or (baseline.processes and test.parent == mirror(mutant.file).parent)
-            ):
-                chosen.append((test != mirror(mutant.file), sum(baseline.seconds.values()), test))
-        return [test for _, _, test in sorted(chosen)]
-
-    def _killer(self, mutant: Mutant, tests: Sequence[Path], servers: bool) -> str:
-        """The test that notices a mutant; empty if none does."""
-        compiled = _is_compiled(mutant)
-        baselines = [self.baselines[test, compiled, servers] for test in tests]
-        plan = {
-            "servers": servers,
-            "left_out": [name for each in baselines for name in each.left_out],
-            "limits": {
-                name: PATIENCE + SLOWER * took for each in baselines for name, took in each.seconds.items()
-            },
-        }
-        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
-            package = Path(folder) / "fedfairx"
-            shutil.copytree(self.copy, package)
-            (package / mutant.file).write_bytes(mutant.apply((self.copy / mutant.file).read_bytes()))
-            code, output = self._run(package, tests, plan, compiled)
-        if code == NO_TESTS:
-            raise RuntimeError(f"no test ran for {mutant.id}:\n{output}")
-        failures = re.findall(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
-        if code == 0:
+    def record(self, key: tuple[Path, bool]) -> str:
+        """Keep which functions the tests of a file run; its name, or "" if that was known."""
+        test, compiled = key
+        place = record_of(test, compiled)
+        if place.exists():
             return ""
-        return failures[0] if failures else "a test that hangs" if code == 1 else f"exit code {code}"
 
-    def _prepare(self, keys: Iterable[tuple[Path, bool, bool]]) -> None:
-        """Have a baseline for each test file, compiled or not, with or without servers."""
-        missing = sorted(set(keys) - set(self.baselines))
-        self.baselines.update(zip(missing, self.pool.map(self._baseline, missing), strict=True))
+        def run() -> object:
+            signal.signal(signal.SIGALRM, _raise)
+            recorder = Recorder(self.original / "fedfairx")
+            pytest.main([*_options(compiled), str(test)], plugins=[recorder])
+            passed = {name: each for name, each in recorder.tests.items() if name not in recorder.failures}
+            return {"tests": passed, "processes": recorder.processes}
 
-    def _baseline(self, key: tuple[Path, bool, bool]) -> Baseline:
-        test, compiled, servers = key
-        helpers = [PLUGIN, TESTS / "conftest.py", *sorted((TESTS / "support").glob("*.*"))]
-        name = f"{self.source}-{_digest([test, *helpers])}-{compiled:d}{servers:d}.json"
-        record = STORE / "baselines" / name
-        if not record.exists():
-            print(f"  without a mutant: {test.relative_to(ROOT)}", flush=True)
-            record.parent.mkdir(parents=True, exist_ok=True)
-            fresh = self.folder / name
-            plan = {"record": str(fresh), "package": str(self.copy), "servers": servers, "left_out": []}
-            code, output = self._run(self.copy, [test], plan, compiled)
-            if code not in (0, 1, NO_TESTS):
-                raise RuntimeError(f"{test} ends with {code} without a mutant:\n{output}")
-            shutil.move(fresh, record)
-        stored = json.loads(record.read_text(encoding="utf-8"))
-        return Baseline(
-            frozenset(stored["functions"]),
-            tuple(stored["left_out"]),
-            stored["seconds"],
-            tuple(stored["processes"]),
-        )
+        kept = self._fork(self.original, run, compiled, seconds=60 * MINUTES)
+        STORE.mkdir(parents=True, exist_ok=True)
+        place.write_text(json.dumps(kept or {"tests": {}, "processes": []}), encoding="utf-8")
+        return f"{test.relative_to(ROOT)}: {len(kept['tests']) if kept else 'no'} tests"
 
-    def warm(self) -> None:
-        """Have machine code of the source as it is, in a cache that only mutants use."""
-        command = [sys.executable, "-m", "fedfairx", "warm", "--all"]
-        subprocess.run(command, env=self._environment(self.copy, True), check=True, stdout=subprocess.DEVNULL)
+    def killer_of(self, mutant: Mutant) -> tuple[Mutant, str]:
+        """The test that notices a mutant; empty if none does."""
+        tests, processes = tests_of(mutant)
+        few = dict(list(tests.items())[:FEW])
+        with temporary_folder(dir=self.folder) as folder:
+            copy = Path(folder) / "fedfairx"
+            shutil.copytree(self.original / "fedfairx", copy)
+            (copy / mutant.file).write_bytes(mutant.apply((copy / mutant.file).read_bytes()))
+            runs = [([], few), ([], {name: tests[name] for name in tests if name not in few})]
+            for options, chosen in runs:
+                if chosen:
+                    killer = self._killer(copy.parent, options, chosen, is_compiled(mutant))
+                    if killer:
+                        return mutant, killer
+            if processes and not self.quick:
+                options = ["-m", "process and not slow", *map(str, sorted(processes))]
+                return mutant, self._killer(copy.parent, options, {}, is_compiled(mutant))
+        return mutant, ""
 
-    def _run(
-        self, package: Path, tests: Sequence[Path], plan: dict[str, Any], compiled: bool
-    ) -> tuple[int, str]:
-        """pytest's exit code and output. It is negative after a signal, and 1 when a test fails or hangs."""
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "mutant_plugin"]
-        if not compiled:  # plain Python warns where compiled code divides by zero on purpose
-            command += ["-W", "ignore::RuntimeWarning"]
-        if "record" not in plan:
-            command += ["-x", "--tb=no"]
-        environment = self._environment(package, compiled)
-        command += map(str, tests)
-        # A file, because a pipe stays open as long as anything that a test started.
-        with (
-            tempfile.TemporaryFile(dir=self.folder) as output,
-            tempfile.NamedTemporaryFile("w", dir=self.folder) as file,
-        ):
-            json.dump({"record": None, **plan}, file)
-            file.flush()
-            environment["MUTANT_PLAN"] = file.name
-            process = subprocess.Popen(
-                command, cwd=ROOT, env=environment, stdout=output, stderr=output, start_new_session=True
-            )
-            try:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(SECONDS)
-            finally:
-                _end(process)
-            output.seek(0)
-            return process.returncode, output.read().decode(errors="replace")
+    def _killer(self, source: Path, options: list[str], tests: Tests, compiled: bool) -> str:
+        """The first of these tests that fails with the mutant, and passes without it; empty if none does."""
+        chosen = dict(tests)
+        while True:
+            files = options or sorted({str(ROOT / name.partition("::")[0]) for name in chosen})
+            failure = self._run(source, files, chosen, compiled)
+            if not failure or failure.endswith("import"):
+                return failure
+            if "::" not in failure:  # it hangs or crashes: a test alone would, too
+                return "" if self._run(self.original, files, chosen, compiled) else failure
+            if not self._run(self.original, [failure], {}, compiled):
+                return failure
+            if options or failure not in chosen:
+                return ""
+            del chosen[failure]
+            if not chosen:
+                return ""
 
-    def _environment(self, package: Path, compiled: bool) -> dict[str, str]:
-        return {
-            **os.environ,
-            "PYTHONPATH": f"{package.parent}{os.pathsep}{PLUGIN.parent}",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "HYPOTHESIS_STORAGE_DIRECTORY": str(self.folder / "hypothesis"),
-            "NUMBA_CACHE_DIR": str(STORE / "machine-code"),
-            "NUMBA_DISABLE_JIT": "0" if compiled else "1",
-        }
+    def _run(self, source: Path, arguments: list[str], tests: Tests, compiled: bool) -> str:
+        """The first of these tests that fails with the package in this folder; empty if all pass."""
+
+        def run() -> object:
+            selection = Selection(tests)
+            pytest.main([*_options(compiled), "-x", *arguments], plugins=[selection])
+            return selection.failure
+
+        seconds = PATIENCE + 5 * sum(tests.values()) if tests else 60 * MINUTES
+        failure = self._fork(source, run, compiled, seconds=seconds)
+        return "a crash or a hang" if failure is None else str(failure)
+
+    def _fork(self, source: Path, run: Callable[[], object], compiled: bool, *, seconds: float) -> Any:
+        """What a function returns in a fork that loads the package from this folder; None if it does not."""
+        with tempfile.NamedTemporaryFile(dir=self.folder) as file:
+            child = os.fork()
+            if child == 0:
+                try:
+                    os.setsid()  # so that it can be ended with all that its tests start
+                    self._enter(source, compiled)
+                    Path(file.name).write_text(json.dumps(run()), encoding="utf-8")
+                finally:
+                    os._exit(0)
+            deadline = time.monotonic() + seconds
+            while os.waitpid(child, os.WNOHANG) == (0, 0):
+                if time.monotonic() > deadline:
+                    os.killpg(child, signal.SIGKILL)
+                time.sleep(0.02)
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(child, signal.SIGKILL)  # whatever its tests have left
+            said = Path(file.name).read_text(encoding="utf-8")
+        return json.loads(said) if said else None
+
+    def _enter(self, source: Path, compiled: bool) -> None:
+        silence = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silence, 1)
+        os.dup2(silence, 2)
+        os.chdir(ROOT)
+        os.environ |= {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(self.folder)}
+        os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(self.folder / "hypothesis")
+        tempfile.tempdir = str(self.folder)
+        sys.dont_write_bytecode = True
+        sys.path.insert(0, str(source))
+        if not compiled:
+            os.environ["NUMBA_DISABLE_JIT"] = "1"
+            sys.modules["numba.core.config"].reload_config()  # type: ignore[attr-defined]
 
 
-def _is_compiled(mutant: Mutant) -> bool:
-    """Whether its tests run with machine code."""
-    return Path(mutant.file).parts[0] not in UNCOMPILED
+def _options(compiled: bool) -> list[str]:
+    # Plain Python warns where compiled code divides by zero on purpose.
+    return ["-q", "-p", "no:cacheprovider", *([] if compiled else ["-W", "ignore::RuntimeWarning"])]
 
 
-def _digest(files: Iterable[Path]) -> str:
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(file.name.encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End what is left of a run, and what its tests started."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _place(mutant: Mutant) -> str:
-    return f"{mutant.id}  line {mutant.line}, {mutant.function}, {mutant.kind}"
-
-
-def _report(mutant: Mutant, note: str) -> None:
-    source = (PACKAGE / mutant.file).read_bytes()
-    before, after = source.decode().splitlines(), mutant.apply(source).decode().splitlines()
-    lines = [
-        each
-        for each in difflib.unified_diff(before, after, n=0, lineterm="")
-        if each[:2] not in ("--", "++", "@@")
-    ]
-    print(
-        "\n".join([f"SURVIVED  {_place(mutant)} ({note})", *(f"          {each}" for each in lines)]),
-        flush=True,
-    )
+def _raise(_signal: int, _frame: object) -> None:
+    raise TooLong
 
 
 if __name__ == "__main__":

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
@@ -10,7 +13,7 @@ import pytest
 
 import mutants
 from fedfairx.lanes.decorators import COMPILED_SOURCES
-from mutations import KINDS, MODULE, Mutant, mutants_of
+from mutations import KINDS, MODULE, mutants_of
 
 PARTS = ["core/posterior.py", "agent/schedules.py", "storage/journal.py"]
 
@@ -136,7 +139,7 @@ def test_each_is_named_by_the_outermost_function_or_the_class() -> None:
 
 @pytest.mark.long
 def test_one_place_of_the_file_is_changed_and_it_can_be_parsed() -> None:
-    sample = mutants.sample(PARTS, 3, 150)
+    sample = mutants.sample(PARTS, seed=3, count=150)
     assert {each.kind for each in sample} == set(KINDS)
     for mutant in sample:
         source = (mutants.PACKAGE / mutant.file).read_bytes()
@@ -150,15 +153,15 @@ def test_one_place_of_the_file_is_changed_and_it_can_be_parsed() -> None:
 
 @pytest.mark.long
 def test_a_sample_is_repeatable_and_has_no_mutant_twice() -> None:
-    sample = mutants.sample(PARTS, 1, 100)
-    assert sample == mutants.sample(PARTS, 1, 100) != mutants.sample(PARTS, 2, 100)
-    assert len({each.id for each in mutants.sample([*PARTS, "core"], 1, 9999)}) > 3000
+    sample = mutants.sample(PARTS, seed=1, count=100)
+    assert sample == mutants.sample(PARTS, seed=1, count=100) != mutants.sample(PARTS, seed=2, count=100)
+    assert len({each.id for each in mutants.sample([*PARTS, "core"], seed=1, count=9999)}) > 3000
     assert len({each.id for each in sample}) == 100
 
 
 def test_a_mutant_is_found_by_its_id_wherever_its_line_is() -> None:
-    mutant = mutants.sample(["core/posterior.py"], 1, 1)[0]
-    assert mutants.sample([mutant.id], 7, 40) == [mutant]
+    mutant = mutants.sample(["core/posterior.py"], seed=1, count=1)[0]
+    assert mutants.sample([mutant.id], seed=7, count=40) == [mutant]
     source = (mutants.PACKAGE / mutant.file).read_bytes()
     assert mutant.id in {each.id for each in mutants_of(mutant.file, b"# one line more\n" + source)}
 
@@ -173,73 +176,94 @@ def test_each_accepted_mutant_can_be_made_and_has_a_reason() -> None:
 
 
 @pytest.mark.long
-def test_a_module_is_tested_by_its_mirror_its_room_and_what_imports_it() -> None:
+def test_a_module_is_tested_by_its_mirror_its_room_what_imports_it_and_examples() -> None:
     tests = mutants.TESTS
-    assert mutants.first_tests("core/posterior.py") != ()
-    assert mutants.first_tests("core/estimate.py") == (tests / "core" / "test_estimate.py",)
-    room = mutants.room_tests("core/estimate.py")
-    assert tests / "core" / "test_estimate.py" not in room
-    assert tests / "core" / "optimism" / "test_solver.py" in room
-    assert tests / "fairness" / "test_credible.py" in mutants.other_tests("core/slates.py")
-    assert tests / "service" / "test_earnings.py" not in mutants.all_tests("core/estimate.py")
-    assert tests / "test_features.py" in mutants.all_tests("features.py")
+    assert mutants.mirror("core/estimate.py") == tests / "core" / "test_estimate.py"
+    assert not mutants.mirror("core/posterior.py").exists()
+    chosen = mutants.test_files("core/posterior.py")
+    for name in (
+        "core/test_slates.py",
+        "core/optimism/test_solver.py",
+        "fairness/test_credible.py",
+        "test_help.py",
+    ):
+        assert tests / name in chosen
+    assert tests / "service" / "test_earnings.py" not in chosen
+    assert tests / "test_features.py" in mutants.test_files("features.py")
 
 
 def test_only_what_is_no_part_of_the_digest_runs_compiled() -> None:
     assert mutants.UNCOMPILED == COMPILED_SOURCES
 
 
+SCRIPT = """
+import sys
+from pathlib import Path
+import mutants
+here = Path(sys.argv.pop(1))
+mutants.ROOT, mutants.TESTS, mutants.PACKAGE = here, here / "tests", here / "src" / "fedfairx"
+mutants.STORE, mutants.EXAMPLES, mutants.PATIENCE = here / "store", (), 10.0
+mutants.LIBRARIES = ("numba.core.config",)
+sys.exit(mutants.main())
+"""
+
+
 @pytest.mark.process
-def test_a_mutant_is_killed_or_survives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mutant_is_killed_or_survives(tmp_path: Path) -> None:
     files = {
         "pytest.ini": "[pytest]\naddopts = -p no:schemathesis\nmarkers = process",
         "src/fedfairx/__init__.py": "",
-        "src/fedfairx/core/__init__.py": "",
-        "src/fedfairx/core/made_up.py": """
+        "src/fedfairx/agent/__init__.py": "",
+        "src/fedfairx/agent/made_up.py": """
+            STEP = 3
             def killed(a): return a + 1
             def hanging(a):
                 while a < 1: a += 1
                 return a
             def surviving(a): return a * 1
             def lonely(a): return a - a
+            def started(a): return a + 2
         """,
-        "tests/conftest.py": "def needs_a_server(item): return False",
-        "tests/core/test_made_up.py": """
-            from fedfairx.core.made_up import killed, surviving
-            def test_it(): assert killed(1) == 2 and surviving(1) == 1
+        "tests/agent/test_made_up.py": """
+            import pytest
+            from fedfairx.agent.made_up import STEP, killed, surviving, started
+            def test_it(): assert killed(1) == 2 and surviving(1) == 1 and STEP == 3
             def test_that_fails_without_a_mutant(): assert surviving(2) == 3
+            @pytest.mark.process
+            def test_started(): assert started(1) == 3
         """,
-        "tests/core/test_other.py": """
-            from fedfairx.core.made_up import hanging
+        "tests/agent/test_other.py": """
+            from fedfairx.agent.made_up import hanging
             def test_it(): assert hanging(0) == 1
         """,
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(textwrap.dedent(text), encoding="utf-8")
-    (tmp_path / "store").mkdir()
-    for name, path in {"ROOT": ".", "TESTS": "tests", "PACKAGE": "src/fedfairx", "STORE": "store"}.items():
-        monkeypatch.setattr(mutants, name, tmp_path / path)
-    every = mutants.sample(["core/made_up.py"], 0, 100)
-    chosen = [
-        next(each for each in every if change in each.change)
-        for change in ("a - 1", "a / 1", "a + a", "a -= 1")
-    ]
-    (tmp_path / "trial").mkdir()
-    monkeypatch.setattr(mutants, "PATIENCE", 2.0)
-    survivors = mutants.Trial(tmp_path / "trial", 2).survivors(chosen)
-    assert [each.function for each in survivors] == ["surviving", "lonely"]
-    printed = capsys.readouterr().out
-    assert "killed, sign (by tests/core/test_made_up.py::test_it)" in printed
-    assert "hanging, sign (by a test that hangs)" in printed
-    assert "surviving, sign (1 test files run it)\n          -def surviving(a): return a * 1\n" in printed
-    assert "lonely, sign (0 test files run it)" in printed
+    source = (tmp_path / "src" / "fedfairx" / "agent" / "made_up.py").read_bytes()
+    every = mutants_of("agent/made_up.py", source)
+    changes = ("STEP = 4", "a - 1", "a -= 1", "a / 1", "a + a", "a - 2")
+    chosen = [next(each.id for each in every if change in each.change) for change in changes]
 
+    def lines(*options: str) -> list[str]:
+        command = [sys.executable, "-c", SCRIPT, str(tmp_path), *chosen, "--count=9", "--jobs=2", *options]
+        environment = {**os.environ, "PYTHONPATH": str(mutants.TESTS)}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        assert done.returncode == 1, done.stderr
+        return done.stdout.splitlines()
 
-@pytest.mark.process
-def test_a_mutant_of_the_package_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mutants, "STORE", tmp_path / "store")
-    mutant: Mutant = next(each for each in mutants.sample(["core/regret.py"], 0, 100) if each.kind == "sign")
-    assert mutants.Trial(tmp_path, 1).survivors([mutant]) == []
+    printed = lines()
+    assert sum(line.startswith("recorded") for line in printed) == 2
+    ends = {line.split(", ")[-2]: line.partition("(by ")[2] for line in printed if line.startswith("killed")}
+    assert ends == {
+        mutants.MODULE: "tests/agent/test_made_up.py::test_it)",
+        "killed": "tests/agent/test_made_up.py::test_it)",
+        "hanging": "a crash or a hang)",
+        "started": "tests/agent/test_made_up.py::test_started)",
+    }
+    assert "          -def surviving(a): return a * 1" in printed
+    assert printed[-1] == "4 of 6 killed; 2 survived, of which 0 are accepted"
+    del chosen[:-1]
+    again = lines("--quick")
+    assert not any(line.startswith("recorded") for line in again)
+    assert again[-1] == "0 of 1 killed; 1 survived, of which 0 are accepted"
