@@ -165,6 +165,7 @@ def test_what_is_refused_changes_nothing() -> None:
     for refused, words in (
         (lambda: agent.decide(["dora"]), "has and has not retired, got actions='dora'"),
         (lambda: agent.decide(["ben"]), "has and has not retired, got actions='ben'"),
+        (lambda: agent.decide([]), "must be at least one, got actions=0"),
         (lambda: agent.decide([[1.0, 0.0, 0.0]]), "must be a list of names"),
         (lambda: agent.decide(np.eye(3)), "must be a list of names"),
         (lambda: agent.policy([[1.0, 0.0, 0.0]]), "must be a list of names"),

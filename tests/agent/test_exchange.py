@@ -102,6 +102,17 @@ def test_an_epoch_begins_with_what_closed_ones_have_taught(decide_from: str) -> 
     assert joined._exchange.pool.sds([joined.held[name]]) == pytest.approx([3.0 * sd])
 
 
+def test_a_total_is_taken_alone_and_a_members_row_never() -> None:
+    agent, other = (secure_terms().agent(name, noise=SimulatedNoise(1)) for name in ("org1", "org2"))
+    total, row = total_of_two(agent.release(), 1), other.release()
+    before = agent.state()
+    for given in ({}, {"org2": row}, {TOTAL: total, "org2": row}):
+        with pytest.raises(MessageRefused, match="is taken, never a member's row"):
+            agent.absorb(given)
+        assert agent.state() == before
+    agent.absorb({TOTAL: total})
+
+
 def test_leaves_that_nobody_was_shown_go_into_the_first_row() -> None:
     terms = secure_terms()
     agent = terms.agent("org1", noise=SimulatedNoise(1))

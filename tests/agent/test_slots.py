@@ -237,6 +237,17 @@ def test_a_bad_reward_among_good_ones_changes_nothing() -> None:
         agent.observe("nobody-0", rewards=[1.0])
 
 
+def test_a_person_whose_records_nobody_bounds_is_refused() -> None:
+    agent = ffx.Agent(3, seed=0)
+    for i in range(12):  # also where sizes are not learnt meanwhile, and all slots are learnt in one call
+        made, rewards = agent.decide(contexts(i), slots=3), [0.5, 0.25, 0.75]
+        before = agent.state()
+        with pytest.raises(InvalidInput, match=r"^person must be left out"):
+            agent.observe(made, rewards=rewards, person="ann")
+        assert agent.state() == before
+        agent.observe(made, rewards=rewards)
+
+
 def test_no_rewards_change_nothing() -> None:
     agent = ffx.Agent(3, seed=0)
     for slots in (1, 3):

@@ -412,6 +412,15 @@ def test_a_file_that_says_something_impossible(
         ffx.Agent.load(written(tmp_path / "a.json", body))
 
 
+@pytest.mark.parametrize(("what", "value"), [("rule", -1), ("rule", 99), ("max_steps", 0)])
+def test_a_file_whose_solver_can_not_be(tmp_path: Path, what: str, value: int) -> None:
+    path = saved(ffx.Agent(D, rule="optimism", solver="pgd"), tmp_path)
+    body = json.loads(path.read_bytes())["agent"]
+    body["solver"][what] = value
+    with pytest.raises(StateError, match="must be a solver's rule, and at least one step"):
+        ffx.Agent.load(written(path, body))
+
+
 def test_errors_show_no_number_of_the_state(tmp_path: Path) -> None:
     body = sound()
     secret = body["learner"]["statistics"][0]

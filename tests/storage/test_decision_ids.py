@@ -20,6 +20,7 @@ def test_an_id_is_ones_own_or_not() -> None:
     origins = IdPrefixes([(0, "abc"), (5, "def")])
     assert origins.number_in("abc-4") == 4
     assert origins.number_in("def-5") == 5
+    assert origins.number_in("def-" + "9" * 18) == 10**18 - 1
     for other in (
         "abc-5",
         "def-4",
@@ -30,6 +31,7 @@ def test_an_id_is_ones_own_or_not() -> None:
         "abc",
         "",
         "abc-4.0",
-        "abc-" + "9" * 30,
+        "def-" + "9" * 19,  # more than a database's integers hold
+        "def-" + "9" * 30,
     ):
         assert origins.number_in(other) is None, other

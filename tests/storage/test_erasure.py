@@ -18,6 +18,7 @@ from fedfairx.core.statistics import add_one, unpack
 from fedfairx.errors import AlreadyObserved, InvalidInput, OlderCopy, ReplacementRefused, StateError
 from fedfairx.privacy import Centring
 from fedfairx.storage import DecisionNote, Deletion
+from fedfairx.storage.amendments import Amendments
 from fedfairx.storage.queries import latest, learnt, records
 from fedfairx.storage.verification import LogCheck, check_logs, open_for_reading
 from states import told
@@ -246,12 +247,20 @@ def test_content_that_was_removed_is_not_hidden_by_a_drop_of_others(tmp_path: Pa
             agent.journal.decision(ids[-1])
 
 
+def test_what_was_dropped_is_told_of_times_before_it_alone() -> None:
+    said = Amendments(dropped=3, until=int(START * 1e6))
+    for since in (None, 0.0, START - 1):
+        assert "3 rows from before 2096-10-02T07:06:40 UTC dropped" in (said.gone(since) or "")
+    assert said.gone(START) is None
+
+
 def test_what_must_not_be_dropped(tmp_path: Path) -> None:
     with ffx.Agent.open(tmp_path / "agent.db", dimension=D) as agent:
         with pytest.raises(InvalidInput, match="outside of a transaction"), agent.transaction():
             agent.drop_contexts(before=START)
-        with pytest.raises(InvalidInput, match="before must be a time in seconds since 1970"):
-            agent.drop_contexts(before=-1)
+        for odd in (-1, 1e11):  # milliseconds are more
+            with pytest.raises(InvalidInput, match="before must be a time in seconds since 1970"):
+                agent.drop_contexts(before=odd)
         assert agent.drop_contexts(before=START) == 0
         assert agent.journal.log.end == 0
     for call in (
@@ -579,7 +588,7 @@ def test_a_private_agent_and_a_member_do_not_go_back(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match="member of federation north"):
             agent.roll_back(to=START)
         agent.bound = None
-        for odd in (-1.0, float("nan"), "now"):
+        for odd in (-1.0, 1e11, float("nan"), "now"):
             with pytest.raises(InvalidInput, match="to must be seconds since 1970"):
                 agent.roll_back(to=odd)
 

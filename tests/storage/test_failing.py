@@ -184,6 +184,28 @@ def test_a_server_that_is_restarted(postgres: Postgres) -> None:
         accepted_by_all(agent, place)
 
 
+def test_a_commit_whose_answer_is_lost_has_happened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent finds its steps on disk, and a snapshot taken afterwards does not make it repeat them."""
+    path = tmp_path / "agent.db"
+    with opened(path, None) as agent:
+        log = agent.journal.log
+        commit = log.database.commit
+
+        def lost() -> None:
+            commit()
+            raise StorageUnavailable("the connection was lost")
+
+        monkeypatch.setattr(log.database, "commit", lost)
+        with pytest.raises(StorageUnavailable, match="was lost"):
+            agent.decide_many([X, X])
+        monkeypatch.undo()
+        assert (agent.pending, log.end) == (6, agent.journal.end())
+        before = told(agent)
+    with ffx.Agent.open(path) as agent:
+        assert told(agent) == before
+        agent.verify()
+
+
 @pytest.mark.process
 def test_who_holds_it(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage_on_server, "_WAITS", (0.01,))

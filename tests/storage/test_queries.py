@@ -8,7 +8,7 @@ import pytest
 import fedfairx as ffx
 from fedfairx.errors import InvalidInput
 from fedfairx.storage import ApiKeys, DecisionNote, database, queries
-from fedfairx.storage.queries import length_and_head, matching
+from fedfairx.storage.queries import by_time, latest, length_and_head, matching
 
 D = 2
 
@@ -53,6 +53,20 @@ def test_they_are_given_in_order_and_in_part(agent: ffx.Agent) -> None:
     assert agent.journal.counts() == {"pending": 5, "rewarded": 4, "withdrawn": 1, "expired": 0}
     with pytest.raises(InvalidInput, match="status must be one of pending, rewarded"):
         next(ask(status="lost"))
+
+
+def test_the_latest_are_given_newest_first(agent: ffx.Agent) -> None:
+    every = list(agent.journal.decisions())[::-1]
+    for limit in range(1, 12):
+        assert [each.id for each in latest(agent.journal, limit=limit)] == [e.id for e in every[:limit]]
+        found = latest(agent.journal, limit=limit, before=every[3].seq)
+        assert [each.id for each in found] == [each.id for each in every[4 : 4 + limit]]
+
+
+def test_decisions_and_rewards_are_counted_by_time(agent: ffx.Agent) -> None:
+    """Those before `since` are left out, and those after the last interval are counted in it."""
+    found = by_time(agent.journal, since=agent.start + 1, width=2.0, count=3)
+    assert found == ([2, 2, 5], [0, 1, 2])  # decisions of each second, and rewards of each third one
 
 
 def test_an_action_is_found_in_every_slot(place: str) -> None:
