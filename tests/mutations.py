@@ -62,7 +62,20 @@ COSMETIC = {
 #: Calls whose arguments are types or text.
 DECLARATIONS = {"TypeVar", "ParamSpec", "NewType", "warn", "field", "namedtuple"}
 #: Calls that don't depend on the order of the first two arguments, or fail at once if it is wrong.
-COMMUTATIVE = {"max", "min", "maximum", "minimum", "array_equal", "isinstance", "issubclass", "cast"}
+COMMUTATIVE = {
+    "max",
+    "min",
+    "maximum",
+    "minimum",
+    "larger",
+    "smaller",
+    "fma",
+    "inner",
+    "array_equal",
+    "isinstance",
+    "issubclass",
+    "cast",
+}
 LOGGERS = {"LOG", "LOGGER"}
 #: A smaller number is a tolerance: twice as much of it is as good.
 TOLERANCE = 1e-6

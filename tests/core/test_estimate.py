@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fedfairx.core import estimate, statistics
 from fedfairx.core.learner import GROWTH, learn
+from fedfairx.core.posterior import posterior_mean, posterior_mean_of_arms, squared_width
 from fedfairx.lanes.linalg import cholesky
 from fedfairx.lanes.rows import by_lane, floats, vectors
 from fedfairx.lanes.vector_llvm import WIDTH
@@ -53,6 +54,14 @@ def test_many_coordinates_get_the_same_bits(lanes: int) -> None:
     cholesky(in_rows(squared), 0.1)
     estimate._square_of_inverse(in_rows(squared))
     assert squared.tobytes() == derived.tobytes()
+
+
+def test_more_coordinates_than_loops_along_columns_are_for_get_the_inverse() -> None:
+    dimension = estimate.WIDE + 1
+    root = np.random.default_rng(0).normal(size=(dimension, dimension))
+    gram, inverse = root @ root.T, np.full((dimension, dimension), np.nan)
+    estimate.derive(floats(statistics.pack(gram, np.zeros(dimension))), 1.0, floats(inverse))
+    assert inverse == pytest.approx(np.linalg.inv(gram + np.eye(dimension)), abs=1e-10)
 
 
 @pytest.mark.parametrize("regulariser", [0.01, 1.0, 7.5])
@@ -153,3 +162,24 @@ def test_an_update_that_v_would_shrink_by_says_so_and_changes_nothing() -> None:
     before = inverse.copy()
     assert follow(inverse, np.array([0.0, 2.0])) < 1.0
     assert (inverse == before).all()
+
+
+def test_where_the_inverse_is_diagonal_the_mean_has_the_same_bits() -> None:
+    rng, dimension, ridge = np.random.default_rng(0), 5, 0.3
+    counts, moment, mean = rng.random((3, dimension))
+    packed, inverse = statistics.pack(np.diag(counts), moment), np.diag(1.0 / (counts + ridge))
+    theta, theta_of_arms = np.full((2, dimension), np.nan)
+    posterior_mean(floats(inverse), floats(packed), floats(mean), ridge, floats(theta))
+    posterior_mean_of_arms(floats(inverse), floats(packed), floats(mean), ridge, floats(theta_of_arms))
+    assert theta == pytest.approx((moment + ridge * mean) / (counts + ridge))
+    assert theta_of_arms.tobytes() == theta.tobytes()
+
+
+@pytest.mark.parametrize("dimension", [1, 2, WIDTH - 1, WIDTH, 2 * WIDTH + 1])
+def test_the_width_of_few_and_of_many_features(dimension: int) -> None:
+    rng = np.random.default_rng(dimension)
+    root, contexts = rng.normal(size=(dimension, dimension)), rng.normal(size=(3, dimension))
+    inverse, product = root @ root.T, np.full(dimension, np.nan)
+    for arm, x in enumerate(contexts):
+        found = squared_width(floats(contexts), arm, floats(inverse), floats(product))
+        assert found == pytest.approx(x @ inverse @ x, rel=1e-10)

@@ -15,7 +15,17 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
 import reference as ref
-from fedfairx.core.slates import fill_slots, give_to_best, rank, share_out, slate_scratch
+from fedfairx.core.slates import (
+    MOST,
+    ONE,
+    as_weights,
+    fill_slots,
+    give_to_best,
+    rank,
+    share_out,
+    slate_scratch,
+)
+from fedfairx.errors import InvalidInput
 from fedfairx.lanes.decorators import compiled
 from fedfairx.lanes.rows import floats, size_of, zeros
 from fedfairx.util.arrays import Array
@@ -272,3 +282,31 @@ def test_ten_thousand_arms(slots: int) -> None:
     exposure, shown = slate(logits, weights)
     assert abs(exposure.sum() - weights.sum()) <= 1e-9
     assert len(set(shown)) == slots
+
+
+@pytest.mark.parametrize(
+    ("slots", "weights"),
+    [
+        (3, (1.0, 1.0, 1.0)),
+        (np.int64(2), (1.0, 1.0)),
+        ([1, 0.5, 0.5, 0], (1.0, 0.5, 0.5, 0.0)),
+        ([0.3], (0.3,)),
+    ],
+)
+def test_a_number_of_slots_is_a_set_and_weights_stay(slots: Any, weights: tuple[float, ...]) -> None:
+    assert as_weights(slots) == weights
+
+
+@pytest.mark.parametrize("slots", [1, [1.0], (1,), np.ones(1), ONE])
+def test_one_slot_of_weight_one_is_the_same_object_however_it_is_given(slots: Any) -> None:
+    assert as_weights(slots) is ONE
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [0, MOST + 1, True, 2.0, None, "2", [], ["x"], [0.0], [1.5, 1.0], [0.5, 0.6], [0.5, -0.1], [1.0, np.nan]],
+    ids=str,
+)
+def test_other_weights_are_refused(slots: Any) -> None:
+    with pytest.raises(InvalidInput, match="slots must be"):
+        as_weights(slots)

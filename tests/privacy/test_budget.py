@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fedfairx.errors import InvalidInput, StateError
-from fedfairx.privacy import Bounds, Budget, Centring, KeyedNoise, calibrate, new_key
+from fedfairx.privacy import Bounds, Budget, Centring, KeyedNoise, NoiseShare, calibrate, new_key
 
 BOX = Centring.unit_box(3)
 BUDGETS = [
@@ -47,6 +47,14 @@ def test_a_mechanism_of_the_user_s_own_is_called_as_calibrate_is() -> None:
     assert made.calibrate().digest() == budget(mechanism="tree").calibrate().digest()
     with pytest.raises(InvalidInput, match="mechanism must be a name"):
         made.to_dict()
+
+
+@pytest.mark.parametrize("mechanism", ["tree", "sqrt-toeplitz", "blt"])
+def test_a_single_release_can_be_shared_by_members(mechanism: str) -> None:
+    made = budget(releases=1, mechanism=mechanism, share=NoiseShare.among(5)).calibrate()
+    assert made.share is not None
+    assert made.share.step_exponent is not None
+    assert made.share.records is not None
 
 
 @pytest.mark.parametrize(
