@@ -49,6 +49,19 @@ def test_one_slot_is_unbiased_on_both_sides(guess: float | None, gain: bool) -> 
     assert series.floor[0] - 1e-12 <= value <= series.top[0] + 1e-12
 
 
+@pytest.mark.parametrize("slots", [1, 2])
+def test_what_remains_is_weighed_as_what_was_had_where_slots_weigh_the_same(slots: int) -> None:
+    """So a decision that missed nothing says that nothing remains, whatever its weight."""
+    exposure, other = np.array([0.5, 0.3, 0.2]) * slots, np.array([0.2, 0.3, 0.5]) * slots
+    shown, rewards = [2, 0][:slots], [0.9, 0.4][:slots]
+    block = block_of([Logged(exposure, shown, reward=rewards, slots=slots)])
+    series = series_of([block], [other[None]], Range(0.0, 1.0, 1.0))
+    weights = (other / exposure)[shown]
+    assert series.value == pytest.approx(weights @ rewards)
+    assert series.rest == pytest.approx(weights @ (1.0 - np.array(rewards)))
+    assert series.least_rest == 0.0
+
+
 @pytest.mark.parametrize("gain", [False, True])
 def test_each_end_of_an_interval_has_half_of_the_error(gain: bool) -> None:
     rng = np.random.default_rng(0)

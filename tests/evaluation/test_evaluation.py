@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -229,6 +230,18 @@ def test_guesses_learn_a_linear_reward_of_any_scale() -> None:
         assert np.abs(guesses[1000:] - truth[1000:]).mean() < 0.06
 
 
+def test_guesses_hold_back_by_one_record_of_average_size() -> None:
+    """The eleventh is a ridge regression on the first ten, with a constant that begins at a half."""
+    sizes, rewards = np.linspace(1.0, 3.0, 11), np.linspace(0.2, 0.8, 11)
+    log = [Logged([1.0], 0, [[x]], reward=r) for x, r in zip(sizes, rewards, strict=True)]
+    found = decisions_of(log)
+    (guesses,) = guesses_of(found.blocks, found.scale)
+    rows = np.column_stack([sizes[:10], np.ones(10)])
+    penalty = np.diag([np.square(sizes[:10]).mean(), 1.0])
+    theta = np.linalg.solve(rows.T @ rows + penalty, rows.T @ rewards[:10] + [0.0, 0.5])
+    assert guesses[10, 0] == pytest.approx(float(theta @ [sizes[10], 1.0]), rel=1e-9)
+
+
 def test_guesses_of_actions_without_features_are_for_the_first_slot() -> None:
     """A lower slot earns its weight of what the first would, so a guess is Σvr/Σv²."""
     worth, slots = {"ann": 0.8, "ben": 0.4, "cid": 0.2}, (1.0, 0.5)
@@ -387,3 +400,20 @@ def test_the_answer_prints_draws_and_is_plain() -> None:
     assert "SNIPS" in found.estimates()
     assert len(found.plot().axes) == 2
     assert [each["name"] for each in found.to_dict()["policies"]] == ["the log", "uniform", "greedy"]
+
+
+def test_estimates_are_printed_with_their_intervals() -> None:
+    found = evaluate(named_log(200, 11), ["uniform"])
+    value = found["uniform"]
+    for each in (value.reward, value.gain):
+        assert re.search(rf"{each.value:.3g} +{each.low:.3g} and {each.high:.3g}", str(found))
+    for each in (value.ips, value.snips):
+        assert re.search(rf"{each.value:.3g} +{each.low:.3g} and {each.high:.3g}", found.estimates())
+
+
+def test_estimates_that_are_refused_are_printed_as_dashes() -> None:
+    log = [Logged([1.0, 0.0], 0, names=["ann", "ben"], reward=0.5) for _ in range(50)]
+    found = evaluate(log, {"ben": lambda _: [0.0, 1.0]})
+    (line,) = (each for each in str(found).splitlines() if each.startswith("ben "))
+    assert line.split()[1:5] == ["–"] * 4
+    assert "nan" not in str(found)

@@ -247,6 +247,7 @@ def test_verdicts(shown: tuple[float, ...], entitled: tuple[float, ...], words: 
         (Logged([np.nan, 1.0], 0), "sum to 1"),
         (Logged([0.5, 0.5], 2), "row of the policy"),
         (Logged([0.5, 0.5], 0, names=["a"]), "one for each action"),
+        (Logged([0.5, 0.5], 0, names=["a", ""]), "names must not be empty"),
         (Logged([0.5, 0.5], 0, contexts=[[np.inf], [1.0]]), "finite"),
     ],
 )

@@ -114,6 +114,15 @@ def test_an_action_that_is_gone_has_none() -> None:
     assert more["b"] is not None
 
 
+def test_a_verdict_that_never_comes_has_none() -> None:
+    """Without any tolerance, what gets just what it is due is never certain to."""
+    log = [Logged([0.5, 0.5], t % 2, np.eye(2), reward=0.5) for t in range(60)]
+    belief = np.full(2, 0.5), 0.01 * np.eye(2)
+    for tolerance, known in ((0.2, True), (0.0, False)):
+        rows = ffx.exposure(log, posterior=belief, tolerance=tolerance).actions
+        assert [row.more is not None for row in rows] == [known, known]
+
+
 def test_unit_vectors_are_actions_without_features() -> None:
     """Of those it is computed with matrices, of these by coordinate; the more noise, the more rewards."""
     belief = np.full(3, 0.5), 0.01 * np.eye(3)

@@ -132,6 +132,32 @@ def test_an_opener_without_its_vault_says_so_and_goes_on_as_a_member() -> None:
         assert member.total.number == 1
 
 
+def test_an_opener_that_has_closed_opens_nothing_more_and_that_is_no_trouble() -> None:
+    here = group(4).start_all()
+    here.send(1, here.rows(1))
+    member = here.members["org00"]
+    member.close()
+    here.pump()
+    assert member.missing_rows(1) == []
+    assert (member.total, member.trouble) == (None, "")
+
+
+def test_an_opener_waits_for_all_to_accept_and_that_is_no_trouble() -> None:
+    """A process that starts again may get rows before it gets acceptances."""
+    here = group(4).start_all()
+    here.send(1, here.rows(1))
+    here.pump(only=[])
+    rows = here.messages(1).values()
+    member = here.start("org00")
+    for message in rows:
+        member.receive(message)
+    assert member.opener is not None
+    assert member.missing_rows(1) == []
+    assert (member.opener.last, member.trouble) == (0, "")
+    here.pump()
+    assert (member.opener.last, member.trouble) == (1, "")
+
+
 def test_two_rows_of_a_round_are_noticed() -> None:
     here = group(4).start_all()
     disk = here.disks["org03"][0]

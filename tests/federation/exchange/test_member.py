@@ -63,6 +63,19 @@ def test_two_agents_learn_from_each_other() -> None:
     assert not org1.waiting
 
 
+def test_what_is_wrong_under_ones_own_name_is_rejected_until_it_is_replaced() -> None:
+    here = world()
+    member = here.member("org1")
+    released(member)
+    here.put("org1", b"something else")
+    assert member.exchange()
+    assert member.rejected.keys() == {"org1"}
+    assert here.transport.latest()["org1"] == member.message
+    assert member.exchange()
+    assert member.rejected == {}
+    assert sum(member.refusals.values()) == 1
+
+
 def test_the_ledger_learns_what_was_sent() -> None:
     here = world()
     member = here.member("org1")

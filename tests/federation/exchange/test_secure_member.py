@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 
 from fedfairx.agent.exchange import TOTAL
-from fedfairx.errors import InvalidInput, TransportUnavailable
+from fedfairx.errors import InvalidInput, LedgerMismatch, TransportRefused, TransportUnavailable
 from fedfairx.federation.aggregation.messages import Partial, Row, digest, parse, sign
+from fedfairx.federation.aggregation.records import FileRecords
 from fedfairx.federation.aggregation.shares import from_bytes, to_bytes
 from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.exchange.secure_member import SecureMember
 from fedfairx.federation.roster.rounds import Rounds
-from fedfairx.federation.transport import MemoryTransport
+from fedfairx.federation.transport import MemoryTransport, SqliteTransport
 from fedfairx.federation.transport.protocol import own_keys
 from fedfairx.privacy import Centring
 from member_helpers import BEGIN, work
@@ -422,3 +423,19 @@ def test_the_last_total_is_learnt_in_the_place_of_the_one_before() -> None:
     work(here.members["org3"].agent, 100, seed=2)
     here.round(2)
     assert (other.held[TOTAL].number, other.held[TOTAL].count) == (2, 300)
+
+
+def test_a_member_that_is_closed_leaves_its_transport_and_its_vault(tmp_path: Path) -> None:
+    here = secure_world(transport=SqliteTransport(tmp_path / "hub.db"), folder=tmp_path)
+    name = here.roster.openers[0]
+    member = here.start(name)
+    assert member.exchange()
+    with pytest.raises(LedgerMismatch, match="locked"):
+        here.vault(name)
+    member.close()
+    with pytest.raises(TransportRefused, match="closed"):
+        member.transport.latest()
+    vault = here.vault(name)
+    assert isinstance(vault, FileRecords)
+    vault.close()
+    member.agent.close()
