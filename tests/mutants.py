@@ -49,6 +49,7 @@ PACKAGE = ROOT / "src" / "fedfairx"
 ACCEPTED = TESTS / "accepted_mutants.toml"
 STORE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedfairx-mutants"
 ROOMS = ("core", "agent", "fairness", "evaluation", "privacy", "federation", "storage")
+TOGETHER = {"agent": "storage", "storage": "agent"}  # rooms that are tested in each other's folders too
 UNCOMPILED = ("lanes", "core", "privacy", "simulation")
 LIBRARIES = (
     "cryptography.hazmat.primitives.asymmetric.ed25519", "cryptography.hazmat.primitives.asymmetric.x25519",
@@ -167,8 +168,9 @@ def test_files(file: str) -> tuple[Path, ...]:
 
     Where there is no mirror, also those of other rooms that import the module.
     """
-    room, module = TESTS / Path(file).parts[0], ".".join(["fedfairx", *Path(file).with_suffix("").parts])
-    near = {each for each in all_test_files() if each.is_relative_to(room) or each == mirror(file)}
+    room, module = Path(file).parts[0], ".".join(["fedfairx", *Path(file).with_suffix("").parts])
+    rooms = {TESTS / room, TESTS / TOGETHER.get(room, room)}
+    near = {each for each in all_test_files() if each == mirror(file) or rooms & {*each.parents}}
     if mirror(file) not in near:
         near |= {each for each in all_test_files() if module.removesuffix(".__init__") in imports(each)}
     return tuple(sorted({*near, *EXAMPLES}))

@@ -189,6 +189,7 @@ def test_a_module_is_tested_by_its_mirror_its_room_what_imports_it_and_examples(
     ):
         assert tests / name in chosen
     assert tests / "service" / "test_earnings.py" not in chosen
+    assert tests / "storage" / "test_erasure.py" in mutants.test_files("agent/agent.py")
     assert tests / "test_features.py" in mutants.test_files("features.py")
 
 
