@@ -79,6 +79,9 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many run at once")
     parser.add_argument("--quick", action="store_true", help="leave out tests that start processes")
     options = parser.parse_args()
+    for each in options.only:
+        if not (PACKAGE / each.partition(":")[0]).exists():
+            parser.error(f"only must be files or folders of src/fedfairx, or ids of mutants, got {each!r}")
     mutants = sample(options.only or ROOMS, seed=options.seed, count=options.count)
     for library in LIBRARIES:
         importlib.import_module(library)
@@ -205,8 +208,11 @@ def tests_of(mutant: Mutant) -> tuple[Tests, set[Path]]:
     processes = set()
     place = f"{mutant.file}:{'' if mutant.function == MODULE else mutant.function}"
     inside = place if mutant.function == MODULE else f"{place}."  # the methods of a class
-    for test in test_files(mutant.file):
-        kept = json.loads(record_of(test, is_compiled(mutant)).read_text(encoding="utf-8"))
+    records = {test: record_of(test, is_compiled(mutant)) for test in test_files(mutant.file)}
+    for test, record in records.items():
+        if not record.exists():
+            continue
+        kept = json.loads(record.read_text(encoding="utf-8"))
         if kept["processes"] and test.parent == mirror(mutant.file).parent:
             processes.add(test)
         for identity, (seconds, functions) in kept["tests"].items():
@@ -316,9 +322,11 @@ class Trial:
             return {"tests": passed, "processes": recorder.processes}
 
         kept = self._fork(self.original, run, compiled, seconds=60 * MINUTES)
+        if kept is None:  # nothing is kept: the next run tries it again
+            return f"{test.relative_to(ROOT)}: NOTHING, it crashed or took too long"
         STORE.mkdir(parents=True, exist_ok=True)
-        place.write_text(json.dumps(kept or {"tests": {}, "processes": []}), encoding="utf-8")
-        return f"{test.relative_to(ROOT)}: {len(kept['tests']) if kept else 'no'} tests"
+        place.write_text(json.dumps(kept), encoding="utf-8")
+        return f"{test.relative_to(ROOT)}: {len(kept['tests'])} tests"
 
     def killer_of(self, mutant: Mutant) -> tuple[Mutant, str]:
         """The test that notices a mutant; empty if none does."""
@@ -328,12 +336,10 @@ class Trial:
             copy = Path(folder) / "fedfairx"
             shutil.copytree(self.original / "fedfairx", copy)
             (copy / mutant.file).write_bytes(mutant.apply((copy / mutant.file).read_bytes()))
-            runs = [([], few), ([], {name: tests[name] for name in tests if name not in few})]
-            for options, chosen in runs:
-                if chosen:
-                    killer = self._killer(copy.parent, options, chosen, is_compiled(mutant))
-                    if killer:
-                        return mutant, killer
+            for chosen in (few, {name: tests[name] for name in tests if name not in few}):
+                killer = self._killer(copy.parent, [], chosen, is_compiled(mutant)) if chosen else ""
+                if killer:
+                    return mutant, killer
             if processes and not self.quick:
                 options = ["-m", "process and not slow", *map(str, sorted(processes))]
                 return mutant, self._killer(copy.parent, options, {}, is_compiled(mutant))
