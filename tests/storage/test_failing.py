@@ -8,6 +8,8 @@ import resource
 import signal
 import sqlite3
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,10 @@ import pytest
 
 import fedfairx as ffx
 from elsewhere import elsewhere
-from fedfairx.errors import StateError, StorageError, StorageUnavailable
+from fedfairx.errors import OlderCopy, StateError, StorageError, StorageUnavailable
 from fedfairx.storage import postgres as storage_on_server
 from fedfairx.storage.sqlite import RECENTLY
+from fedfairx.storage.verification import check_logs, open_for_reading
 from servers import Postgres
 from states import told
 
@@ -149,22 +152,92 @@ def test_read_only(tmp_path: Path) -> None:
 
 
 def test_a_lost_connection(postgres: Postgres) -> None:
-    import psycopg
-
     place = postgres.schema()
     with opened(place) as agent:  # type: ignore[arg-type]
         agent.set_window(1.0)
         before = told(agent)
-        with psycopg.connect(postgres.address, autocommit=True) as other:
-            for step in every_step(agent)[:1]:
-                other.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                    "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
-                )
-                with pytest.raises(StorageUnavailable, match="nothing has changed"):
-                    step()
-                assert told(agent) == before
+        cut(postgres)
+        with pytest.raises(StorageUnavailable, match="nothing has changed"):
+            agent.decide(X)
+        assert told(agent) == before
         accepted_by_all(agent, place)
+
+
+def cut(postgres: Postgres) -> None:
+    """End all connections."""
+    import psycopg
+
+    with psycopg.connect(postgres.address, autocommit=True) as other:
+        other.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+
+
+def test_another_process_had_it_while_the_connection_was_lost(postgres: Postgres) -> None:
+    """Not even a release that costs nothing: another has made it, with other rewards."""
+    place = postgres.schema()
+
+    def release() -> int:
+        with ffx.Agent.open(place, name="a") as agent:
+            agent.observe(next(iter(agent._pending.values())), reward=1.0)
+            return agent.release().number
+
+    opened(place).close()  # type: ignore[arg-type]
+    with elsewhere(release) as other, ffx.Agent.open(place) as agent:
+        agent.set_window(1.0)
+        before = agent.release()
+        cut(postgres)
+        assert other() == str(before.number + 1)
+        with pytest.raises(StorageUnavailable, match="nothing has changed"):
+            agent.decide(X)
+        for step in every_step(agent):
+            with pytest.raises(OlderCopy, match=r"was locked by process .* Start it again"):
+                step()
+    with ffx.Agent.open(place) as agent:
+        assert agent.privatizer.guarantee.spent == before.number + 1
+        agent.set_window(1.0)
+        accepted_by_all(agent, place)
+
+
+def test_a_process_that_had_it_in_vain_does_no_harm(postgres: Postgres) -> None:
+    """One that was refused, and one that only read."""
+    place = postgres.schema()
+    with opened(place) as agent:  # type: ignore[arg-type]
+        agent.set_window(1.0)
+        with elsewhere(lambda: ffx.Agent.open(place)) as other:
+            assert "is locked by process" in other()
+        cut(postgres)
+        with open_for_reading(place) as database:
+            assert check_logs(database)[0].damage is None
+        with pytest.raises(StorageUnavailable, match="nothing has changed"):
+            agent.decide(X)
+        accepted_by_all(agent, place)
+
+
+@pytest.mark.process
+def test_two_processes_that_open_it_first(postgres: Postgres) -> None:
+    """One of them gets it, or one after the other."""
+    for _ in range(5):
+        place = postgres.schema()
+        go, begin = os.pipe()
+
+        def work(place: str = place, go: int = go) -> str:
+            os.read(go, 1)
+            with ffx.Agent.open(place, dimension=D, name="a") as agent:
+                return agent.decide(X).id
+
+        with ExitStack() as stack:
+            runs = [stack.enter_context(elsewhere(work)) for _ in range(4)]
+            with ThreadPoolExecutor(4) as pool:
+                results = [pool.submit(run) for run in runs]
+                os.write(begin, b"1234")
+                said = [result.result() for result in results]
+        os.close(go)
+        os.close(begin)
+        opens = [text for text in said if re.fullmatch(r"[a-z2-7]{16}-\d+", text)]
+        assert opens
+        assert all(text in opens or "is locked" in text for text in said), said
 
 
 def test_a_server_that_is_restarted(postgres: Postgres) -> None:

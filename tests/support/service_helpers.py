@@ -204,6 +204,13 @@ class Running:
         self._end(signal.SIGTERM)
         self.close()
 
+    def pause(self) -> None:
+        """As a machine that stands still would; `resume` ends it."""
+        os.kill(self._process, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self._process, signal.SIGCONT)
+
     def close(self) -> None:
         """Read what it still says, until it has ended."""
         if self._errors is not None:

@@ -13,6 +13,7 @@ from functools import partial
 import uvicorn
 from starlette.types import ASGIApp
 
+from fedfairx.errors import OlderCopy
 from fedfairx.service.app import make_app
 from fedfairx.service.connections import Connection
 from fedfairx.service.logs import start_logging
@@ -25,13 +26,22 @@ LOG = logging.getLogger("fedfairx.service")
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which also logs its addresses and closes connections of slow clients."""
+    """uvicorn's server, which also logs its addresses and closes connections of slow clients.
+
+    It stops by itself once `must_end` is true.
+    """
 
     def __init__(
-        self, app: ASGIApp, settings: Settings, begun: Callable[[Server], None] | None = None
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        begun: Callable[[Server], None] | None = None,
+        *,
+        must_end: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(config(app, settings))
         self._begun = begun
+        self._must_end = must_end
         self._handshake_seconds = settings.header_seconds
         shortest = min(settings.header_seconds, settings.body_seconds)
         self._ticks = max(1, min(TICKS, int(2 * shortest)))  # a fifth of it
@@ -56,7 +66,7 @@ class Server(uvicorn.Server):
             for connection in list(self.server_state.connections):
                 if isinstance(connection, Connection):
                     connection.look(now)
-        return await super().on_tick(counter)
+        return await super().on_tick(counter) or self._must_end()
 
     def stop(self) -> None:
         """Shut down gracefully, as after a signal; from any thread."""
@@ -76,13 +86,16 @@ class Server(uvicorn.Server):
 def serve(service: Service, *, begun: Callable[[Server], None] | None = None) -> None:
     """Serve until stopped, then finish requests in flight, and close the service.
 
-    `begun` is called once it listens.
+    `begun` is called once it listens. Raise `OlderCopy` if it ended because its database is not what it was.
     """
     start_logging(service.settings)
-    server = Server(make_app(service), service.settings, begun)
+    database = service.log.database
+    server = Server(make_app(service), service.settings, begun, must_end=lambda: bool(database.ended))
     service.write_queue.requests = server.server_state.tasks
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
         runner.run(server.serve())
+    if database.ended:
+        raise OlderCopy(database.ended)
 
 
 def config(app: ASGIApp, settings: Settings) -> uvicorn.Config:

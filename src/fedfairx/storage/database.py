@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from fedfairx.errors import StateError, StorageUnavailable
 
@@ -24,6 +24,23 @@ class Busy(StorageUnavailable):
     """Another process is writing."""
 
 
+class Known(NamedTuple):
+    """The row that this process wrote last, or read at the end of the log when it opened it.
+
+    A copy of the database that has this row has all that was written before it. `where` finds it by number
+    and digest, after FROM; `end` is the number after the last step.
+    """
+
+    where: str
+    values: Row
+    end: int
+
+
+def is_there(ask: Ask, known: Known) -> bool:
+    """Whether a database has a row that it must have, unless it is an older copy or another database."""
+    return ask(f"SELECT COUNT(*) FROM {known.where}", known.values) == [(1,)]
+
+
 class Database(Protocol):
     """An open database. Every error is a `StorageUnavailable` or a `StateError`.
 
@@ -33,6 +50,11 @@ class Database(Protocol):
     [(1,)]
     >>> database.close()
     """
+
+    #: What must be there still after a connection was lost; set by the log.
+    known: Known | None
+    #: Why this process must not use the database any more; empty as long as it may.
+    ended: str
 
     @property
     def place(self) -> str:

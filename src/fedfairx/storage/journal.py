@@ -327,6 +327,7 @@ class Journal:
                 "INSERT INTO id_prefixes VALUES (?, ?, ?, ?, ?)",
                 (number, self.agent, prefix, first, log.now()),
             )
+            log.note_row("id_prefixes WHERE id = ? AND prefix = ?", (number, prefix))
         return prefix
 
     # --- snapshots -----------------------------------------------------------------------------------

@@ -1,7 +1,9 @@
 """A database on a PostgreSQL server.
 
 An advisory lock excludes other processes while the connection lives, and a row says who holds it. When the
-connection is lost, the next step connects and locks again, and fails if another process holds the lock.
+connection is lost, the next step connects and locks again. The process goes on if nobody else has had the
+lock meanwhile and what it wrote last is there; else its agents are not what the database says, and it must
+be started again.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from fedfairx.errors import StateError, StorageError, StorageUnavailable, needs
-from fedfairx.storage.database import Access, Row, damaged
+from fedfairx.errors import OlderCopy, StateError, StorageError, StorageUnavailable, needs
+from fedfairx.storage.database import Access, Known, Row, damaged, is_there
 from fedfairx.util.fork_safety import watch
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ class PostgresDatabase:
     """A `Database` in the schema that the address selects; use a separate schema for each database."""
 
     local = False
+    known: Known | None = None
+    ended = ""
     mark: dict[str, Any] = {}  # noqa: RUF012 (there is no place outside of the database)
 
     def __init__(self, address: str, *, access: Access = "own") -> None:
@@ -43,8 +47,8 @@ class PostgresDatabase:
         self._psycopg = psycopg
         self._address = address
         self._access = access
-        self._process = os.getpid()
-        self._since = datetime.now(UTC).isoformat(timespec="seconds")
+        self._holder = os.getpid(), socket.gethostname(), datetime.now(UTC).isoformat()
+        self._locked = False  # whether this process had the lock before
         self._guard = threading.RLock()
         self._writer: psycopg.Connection[Row] | None = None
         self._reader: psycopg.Connection[Row] | None = None
@@ -77,25 +81,60 @@ class PostgresDatabase:
     def _check(self) -> None:
         if self._forked:
             raise StorageUnavailable(f"{self.place} is open in the process that this one was forked from")
+        if self.ended:
+            raise OlderCopy(self.ended)
 
     def _lock(self, connection: psycopg.Connection[Row]) -> None:
+        """Take the lock; if this process had it before, nobody else may have had it since."""
+        for wait in (*_WAITS, None):  # the server notices late that a process has ended
+            row = connection.execute(f"SELECT pg_try_advisory_lock(hashtextextended({_LOCK}, 0))").fetchone()
+            free = row is not None and row[0]
+            if wait is None or free:
+                break
+            time.sleep(wait)
+        holder, who = None, ""
+        with suppress(self._psycopg.errors.UndefinedTable):  # the first process is about to create it
+            holder = connection.execute("SELECT process, host, since FROM holder").fetchone()
+        if holder is not None:
+            who = f" by process {holder[0]} on {holder[1]} since {holder[2]}"
+        if self._locked and free:
+            self._check_known(connection)
+        if self._locked and holder != self._holder:
+            raise self._end(
+                f"{self.place} was locked{who} while this process had lost its connection, so what it has in "
+                "memory may be out of date; nothing was written. Start it again: it reads what is there"
+            )
+        if not free:
+            raise StorageUnavailable(f"{self.place} is locked{who}: is it in use?")
+        # Not before the lock: PostgreSQL refuses one of two processes that create a table at the same time.
         connection.execute(
             "CREATE TABLE IF NOT EXISTS holder (id BIGINT PRIMARY KEY, process BIGINT, host TEXT, since TEXT)"
         )
-        for wait in (*_WAITS, None):  # the server notices late that a process has ended
-            row = connection.execute(f"SELECT pg_try_advisory_lock(hashtextextended({_LOCK}, 0))").fetchone()
-            if wait is None or (row is not None and row[0]):
-                break
-            time.sleep(wait)
-        if row is None or not row[0]:
-            held = connection.execute("SELECT process, host, since FROM holder").fetchone()
-            who = "" if held is None else f" by process {held[0]} on {held[1]} since {held[2]}"
-            raise StorageUnavailable(f"{self.place} is locked{who}: is it in use?")
         connection.execute(
             "INSERT INTO holder VALUES (1, %s, %s, %s) ON CONFLICT (id) DO UPDATE SET "
             "process = excluded.process, host = excluded.host, since = excluded.since",
-            (self._process, socket.gethostname(), self._since),
+            self._holder,
         )
+        self._locked = True
+
+    def _check_known(self, connection: psycopg.Connection[Row]) -> None:
+        """Refuse a database in which what this process knows is missing."""
+
+        def ask(question: str, values: Sequence[Any]) -> list[Row]:
+            return connection.execute(_marks(question), values).fetchall()
+
+        if self.known is not None and not is_there(ask, self.known):
+            raise self._end(
+                f"{self.place} is an older copy: what this process has written to it, up to step "
+                f"{self.known.end}, is missing. Nothing more was written. Restore a later copy; or start "
+                "again, to go on without what is missing. A private agent must not go on from it, since its "
+                "messages are out"
+            )
+
+    def _end(self, why: str) -> OlderCopy:
+        """The error of this and each later use."""
+        self.ended = why
+        return OlderCopy(why)
 
     def leave_mark(self, mark: dict[str, Any]) -> None:
         """Do nothing: only peers can tell that a PostgreSQL database is older than it was."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfairx.errors import LedgerMismatch, PrivacyError, StateError, StorageError, StorageUnavailable
-from fedfairx.storage.database import Access, Busy, Row, damaged
+from fedfairx.storage.database import Access, Busy, Known, Row, damaged
 from fedfairx.util.file_lock import FileLock
 from fedfairx.util.fork_safety import watch
 
@@ -42,6 +42,8 @@ class SqliteDatabase:
     _waits = PATIENCE  # see `_wait`
     _checked = -math.inf
     local = True
+    known: Known | None = None
+    ended = ""  # a file lock is not lost as a connection is
 
     def __init__(self, path: str, *, access: Access = "own") -> None:
         self.place = path

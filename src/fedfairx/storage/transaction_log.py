@@ -23,7 +23,7 @@ from fedfairx.errors import (
     StorageError,
     StorageUnavailable,
 )
-from fedfairx.storage.database import Database, Row
+from fedfairx.storage.database import Database, Known, Row
 from fedfairx.storage.seals import DECISION, EVENT, NOTED_DECISION, OUTCOME, PLAIN_DECISION, PLAIN_OUTCOME
 
 #: The tables of a log: each step is a row of one of them.
@@ -44,6 +44,8 @@ _INSERTIONS = {
         ("events", EVENT),
     )
 }
+#: By table: where a step is, by number and digest.
+_STEPS = {table: f"{table} WHERE seq = ? AND seal = ?" for table in TABLES}
 
 
 class StepCounter:
@@ -92,6 +94,7 @@ class Log:
         self._begun = False
         self._briefly = False  # see `take_at_once`
         self._settled = False  # buffered rows were written into the open transaction
+        self._newest: tuple[str, Row] | None = None  # see `note_row`
         self._failed = False
         self._stale = False
         self._closed = False
@@ -99,15 +102,19 @@ class Log:
 
     def _read_end(self) -> None:
         """Read the next number and the latest time."""
-        following, latest = 0, 0
+        following, latest, newest = 0, 0, -1
         for table, body in (("decisions", "NULL"), ("outcomes", "NULL"), ("events", "body")):
-            question = f"SELECT seq, time, {body} FROM {table} ORDER BY seq DESC LIMIT 1"
-            for seq, when, event in self.database.execute(question):
+            question = f"SELECT seq, time, {body}, seal FROM {table} ORDER BY seq DESC LIMIT 1"
+            for seq, when, event, seal in self.database.execute(question):
                 steps = 1 if event is None else int.from_bytes(event[:8], "little")
                 following, latest = max(following, seq + steps), max(latest, when)
+                if seq > newest:
+                    newest = seq
+                    self.note_row(_STEPS[table], (seq, seal))
         for (first,) in self.database.execute("SELECT MAX(first) FROM id_prefixes"):
             following = max(following, first or 0)
         self.end = following
+        self._know()
         # The number of a failed step is not used again: somebody may have seen it.
         self.numbers.next, self.time = max(self.numbers.next, following), max(self.time, latest)
 
@@ -144,6 +151,16 @@ class Log:
         self._begin()
         self.written += 1
         return self.database.execute(statement, values)
+
+    def note_row(self, where: str, values: Row) -> None:
+        """Inside a step: note a row that it writes, by which it is recognised later (`Known`)."""
+        self._newest = where, values
+
+    def _know(self) -> None:
+        """After a commit: what must be in the database from now on."""
+        if self._newest is not None:
+            self.database.known = Known(*self._newest, self.end)
+            self._newest = None
 
     def _begin(self) -> None:
         if not self._begun:
@@ -209,7 +226,8 @@ class Log:
             return
         try:
             # A step that was refused has changed nothing: those before it are still good.
-            if error is not None and not (_refusal(error) and self.written == written):
+            refused = error is not None and _refusal(error) and self.written == written
+            if error is not None and (self.database.ended or not refused):
                 self._failed = True
             if self._depth == 0:
                 lost = self._failed and error is None  # the error was caught inside
@@ -249,6 +267,8 @@ class Log:
         for table, rows in self.rows.items():
             for size, some in groupby(rows, len):
                 self.database.execute_many(_INSERTIONS[table, size], list(some))
+            if rows:
+                self.note_row(_STEPS[table], (rows[-1][0], bytes(rows[-1][-1])))
             rows.clear()
         self._settled = True
 
@@ -258,7 +278,9 @@ class Log:
                 if rows:
                     (row,) = rows
                     self.database.insert(_INSERTIONS[table, len(row)], row, briefly=self._briefly)
+                    self.note_row(_STEPS[table], (row[0], bytes(row[-1])))
             self.end = self.numbers.next
+            self._know()
             return
         self.settle()
         self._begin()
@@ -267,13 +289,14 @@ class Log:
         self.database.commit()
         if self._settled:
             self.end = self.numbers.next
+        self._know()
 
     def _empty(self) -> None:
         for rows in self.rows.values():
             rows.clear()
         self.keys.clear()
         self.latest.clear()
-        self._begun, self._settled, self.written = False, False, 0
+        self._begun, self._settled, self.written, self._newest = False, False, 0, None
 
     def _restore(self) -> None:
         self._stale = False
