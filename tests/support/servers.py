@@ -41,7 +41,7 @@ class Postgres:
     """A PostgreSQL server of one's own, on a Unix socket, without a password."""
 
     def __init__(self, programs: Path) -> None:
-        self._programs = programs
+        self.programs = programs
         self._folder = tempfile.mkdtemp(prefix="ffxpg")
         self._root = os.geteuid() == 0  # the server refuses to run as root
         if self._root:
@@ -120,7 +120,7 @@ class Postgres:
         return f"postgresql://postgres@/postgres?host={self._folder}"
 
     def _run(self, program: str, *arguments: str) -> None:
-        command = [str(self._programs / program), *arguments]
+        command = [str(self.programs / program), *arguments]
         if self._root:
             command = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", *command]
         # Not captured by pipes: the server would keep them open.

@@ -51,7 +51,7 @@ class Database(Protocol):
     >>> database.close()
     """
 
-    #: What must be there still after a connection was lost; set by the log.
+    #: What must be there still whenever something is written; set by the log.
     known: Known | None
     #: Why this process must not use the database any more; empty as long as it may.
     ended: str
@@ -67,8 +67,17 @@ class Database(Protocol):
         ...
 
     @property
+    def unmark(self) -> str:
+        """What to do to go on from an older copy all the same, as a command."""
+        ...
+
+    @property
     def local(self) -> bool:
         """Whether a transaction waits for no server."""
+        ...
+
+    def check_known(self) -> None:
+        """Raise `OlderCopy` unless what is `known` is there; `begin` and `insert` do so too."""
         ...
 
     def begin(self, *, briefly: bool = False) -> None:

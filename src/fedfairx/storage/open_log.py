@@ -2,8 +2,9 @@
 
 A mark beside the file says how far the log had come, and under which id prefix. It is written after the steps
 that it covers are on disk, so a crash never puts it ahead. A file restored from a backup without its mark is
-detected when it is opened; a file that was moved together with its mark, or to a new place, is not, nor is a
-PostgreSQL database: there only peers can tell (`privacy.peers`).
+detected when it is opened; a file that was moved together with its mark, or to a new place, is not. A
+PostgreSQL database that is restored under a running process is detected by that process, which marks it if it
+holds a private agent; of one that was restored before, only peers can tell (`privacy.peers`).
 """
 
 from __future__ import annotations
@@ -84,5 +85,5 @@ def check_mark(log: Log) -> None:
         raise OlderCopy(
             f"{place} is an older copy: it ends at step {log.end}, and it was at step {end} when it was last "
             f"used here. A private agent must not go on from it, since its messages are out; for any other, "
-            f"remove {place}.lock if this is meant"
+            f"{log.database.unmark} if this is meant"
         )

@@ -2,12 +2,14 @@
 
 An advisory lock excludes other processes while the connection lives, and a row says who holds it. When the
 connection is lost, the next step connects and locks again. The process goes on if nobody else has had the
-lock meanwhile and what it wrote last is there; else its agents are not what the database says, and it must
-be started again.
+lock meanwhile; else its agents are not what the database says, and it must be started again. The same holds
+if what it wrote last is missing, which each transaction looks up: an older copy can be restored under a
+running process without closing its connection.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import threading
@@ -39,7 +41,7 @@ class PostgresDatabase:
     local = False
     known: Known | None = None
     ended = ""
-    mark: dict[str, Any] = {}  # noqa: RUF012 (there is no place outside of the database)
+    unmark = "DROP TABLE older_copy"
 
     def __init__(self, address: str, *, access: Access = "own") -> None:
         with needs("postgres"):
@@ -124,27 +126,52 @@ class PostgresDatabase:
             return connection.execute(_marks(question), values).fetchall()
 
         if self.known is not None and not is_there(ask, self.known):
-            raise self._end(
-                f"{self.place} is an older copy: what this process has written to it, up to step "
-                f"{self.known.end}, is missing. Nothing more was written. Restore a later copy; or start "
-                "again, to go on without what is missing. A private agent must not go on from it, since its "
-                "messages are out"
+            raise self._older_copy(connection, self.known)
+
+    def _older_copy(self, connection: psycopg.Connection[Row], known: Known) -> OlderCopy:
+        """The error of an older copy; one that has a private agent is marked, so that it stays closed."""
+        connection.execute("ROLLBACK")
+        remedy = "Restore a later copy, or start again to go on without what is missing"
+        if connection.execute("SELECT 1 FROM agents WHERE secret IS NOT NULL").fetchone():
+            prefix = connection.execute("SELECT prefix FROM id_prefixes ORDER BY id DESC LIMIT 1").fetchone()
+            mark = {"life": prefix[0] if prefix else "", "end": known.end}
+            connection.execute("DROP TABLE IF EXISTS older_copy; CREATE TABLE older_copy (mark TEXT)")
+            connection.execute("INSERT INTO older_copy VALUES (%s)", (json.dumps(mark),))
+            remedy = (
+                "It holds a private agent, which must not go on from it, since its messages are out: restore "
+                "a later copy"
             )
+        return self._end(
+            f"{self.place} is an older copy: not all is there that this process has written, up to step "
+            f"{known.end}. Nothing more was written. {remedy}"
+        )
 
     def _end(self, why: str) -> OlderCopy:
         """The error of this and each later use."""
         self.ended = why
         return OlderCopy(why)
 
+    @property
+    def mark(self) -> dict[str, Any]:
+        """What `_older_copy` left."""
+        rows = self.execute("SELECT mark FROM older_copy") if "older_copy" in self.tables() else []
+        return json.loads(rows[0][0]) if rows else {}
+
     def leave_mark(self, mark: dict[str, Any]) -> None:
-        """Do nothing: only peers can tell that a PostgreSQL database is older than it was."""
+        """Do nothing: there is no place outside of the database, and within it a copy has its own mark."""
+
+    def check_known(self) -> None:
+        with self._translated():
+            self._check_known(self._connected())
 
     def overwrite_deleted(self) -> None:
         """Do nothing: the server's autovacuum makes room of dead rows, in its own time."""
 
     def begin(self, *, briefly: bool = False) -> None:  # noqa: ARG002 (only a server is waited for)
         with self._translated():
-            self._outside().execute("BEGIN")
+            connection = self._outside()
+            connection.execute("BEGIN")
+            self._check_known(connection)
 
     def _outside(self) -> psycopg.Connection[Row]:
         """The connection, in no transaction: one that Ctrl-C left open is undone."""
@@ -175,7 +202,16 @@ class PostgresDatabase:
 
     def insert(self, statement: str, row: Row, *, briefly: bool = False) -> None:  # noqa: ARG002
         with self._translated():
-            self._outside().execute(_marks(statement), row)
+            connection, known = self._outside(), self.known
+            if known is None:
+                connection.execute(_marks(statement), row)
+                return
+            # In the same statement, which is undone by a division by zero.
+            statement = f"{statement} RETURNING 1 / (SELECT COUNT(*) FROM {known.where})"
+            try:
+                connection.execute(_marks(statement), (*row, *known.values))
+            except self._psycopg.errors.DivisionByZero:
+                raise self._older_copy(connection, known) from None
 
     def execute_many(self, statement: str, rows: Sequence[Row]) -> None:
         with self._translated(), self._within().cursor() as cursor:

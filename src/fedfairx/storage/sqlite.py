@@ -47,6 +47,7 @@ class SqliteDatabase:
 
     def __init__(self, path: str, *, access: Access = "own") -> None:
         self.place = path
+        self.unmark = f"remove {path}.lock"
         self._translated = _Translated(path)
         file = Path(path).resolve()  # one file may have several paths
         if access == "read" and not file.exists():
@@ -123,6 +124,9 @@ class SqliteDatabase:
     def leave_mark(self, mark: dict[str, Any]) -> None:
         if self._lock is not None:
             self._lock.leave(mark)
+
+    def check_known(self) -> None:
+        """Do nothing: an open file stays the same, whatever is put in its place."""
 
     def overwrite_deleted(self) -> None:
         self.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # pages themselves are overwritten by secure_delete

@@ -301,6 +301,7 @@ class Log:
     def _restore(self) -> None:
         self._stale = False
         try:
+            self.database.check_known()
             self._read_end()
             for restore in self.restorers:
                 restore()

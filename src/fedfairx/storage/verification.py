@@ -109,7 +109,7 @@ def copy_database(source: Database, path: str | os.PathLike[str]) -> None:
     try:
         create_tables(target)
         target.begin()
-        for table in sorted(source.tables() - {"fedfairx", "holder"}):
+        for table in sorted(source.tables() - {"fedfairx", "holder", "older_copy"}):
             rows: Iterator[Row]
             if table in TABLES:
                 question = f"SELECT * FROM {table} WHERE seq > ? ORDER BY seq LIMIT ?"
