@@ -148,12 +148,13 @@ class Forked:
 class Running:
     """`fedfairx serve` in a process of its own, which can be killed and started again."""
 
-    def __init__(self, place: str, *flags: str) -> None:
+    def __init__(self, place: str, *flags: str, start: bool = True) -> None:
         where = (
             ["--database", place] if place.startswith("postgresql:") else ["--data", str(Path(place).parent)]
         )
         self._set("serve", "--port", "0", *where, *flags)
-        self.start()
+        if start:
+            self.start()
 
     @classmethod
     def member(cls, folder: Path, *flags: str, start: bool = True) -> Running:
@@ -169,8 +170,8 @@ class Running:
         self._errors: IO[str] | None = None
         self.said = ""
 
-    def start(self, *, die: str = "") -> None:
-        """Start it, and wait until it listens; `die` is where it will kill itself (`nursery`)."""
+    def start(self, *, die: str = "", until: str = "serves") -> None:
+        """Start it, and wait until it serves or waits; `die` is where it will kill itself (`nursery`)."""
         self.close()
         dying = [f"die:{die}"] if die else []
         read, write = os.pipe()
@@ -179,12 +180,17 @@ class Running:
             self._process = _fork([*dying, *self._arguments], write, member=self._member)
         finally:
             os.close(write)
+        self.listen(until)
+
+    def listen(self, until: str = "serves") -> None:
+        """Read what it says until it serves or waits."""
+        assert self._errors is not None
         patience = threading.Timer(120.0, os.kill, (self._process, signal.SIGKILL))
         patience.start()
         try:
             for line in self._errors:
                 self.said += line
-                found = re.search(r"serves on (https?://\S+)", line)
+                found = re.search(rf"{until} on (https?://\S+)", line)
                 if found:
                     self.url = found[1]
                     return

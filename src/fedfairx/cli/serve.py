@@ -23,6 +23,7 @@ class Serve(Verb):
         fedfairx serve --data DIR --dimension 5 --port 8000
         fedfairx serve --data DIR --features "price=0:10,city=Rome|Oslo" --shared city
         fedfairx serve --config service.toml
+        fedfairx serve --database postgresql://user@host/name --wait
 
     config: a TOML file with any of these settings.
     """
@@ -53,7 +54,8 @@ class Serve(Verb):
             from fedfairx.service.factory import open_service
             from fedfairx.service.logs import start_logging
             from fedfairx.service.server import serve
+            from fedfairx.service.standby import open_when_free
         start_logging(settings)  # before anything is compiled, which is logged
         with suppress(KeyboardInterrupt):  # the usual way to stop it
-            serve(open_service(settings))
+            serve(open_when_free(settings) if settings.wait else open_service(settings))
         return 0

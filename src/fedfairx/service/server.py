@@ -38,10 +38,12 @@ class Server(uvicorn.Server):
         begun: Callable[[Server], None] | None = None,
         *,
         must_end: Callable[[], bool] = lambda: False,
+        doing: str = "serves",
     ) -> None:
         super().__init__(config(app, settings))
         self._begun = begun
         self._must_end = must_end
+        self._doing = doing
         self._handshake_seconds = settings.header_seconds
         shortest = min(settings.header_seconds, settings.body_seconds)
         self._ticks = max(1, min(TICKS, int(2 * shortest)))  # a fifth of it
@@ -56,7 +58,7 @@ class Server(uvicorn.Server):
             gc.collect()
             gc.freeze()  # loaded modules stay: scanning them would only delay responses
             gc.set_threshold(*COLLECT)
-            LOG.info("fedfairx serves on %s", ", ".join(self.addresses()))
+            LOG.info("fedfairx %s on %s", self._doing, ", ".join(self.addresses()))
             if self._begun is not None:
                 self._begun(self)
 

@@ -72,6 +72,8 @@ class Settings:
 
     data: folder of the SQLite database; made if it does not exist.
     database: a PostgreSQL URL, instead of SQLite in the data folder.
+    wait: wait while another process has the database or it can't be reached, instead of ending;
+        docs/howto/run-a-standby.md.
     dimension: numbers that describe an action, where features have no names.
     actions: names of actions that have no features, as ann,ben,cid; instead of dimension.
     features: what describes an action: numbers with ranges, categories and booleans, as
@@ -129,6 +131,7 @@ class Settings:
 
     data: str = "fedfairx-data"
     database: str = ""
+    wait: bool = False
     dimension: Annotated[int, Meta(ge=0, le=WIDEST)] = field(default=0, metadata={"unset": ""})
     actions: tuple[Name, ...] = ()
     features: tuple[Feature, ...] = field(default=(), metadata={"metavar": "NAME=LOW:HIGH|A|B|bool,…"})

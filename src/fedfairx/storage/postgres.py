@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _TYPES = {" BLOB": " BYTEA", " INTEGER": " BIGINT", " REAL": " DOUBLE PRECISION"}
 _WAITS = (0.01, 0.04, 0.1, 0.2, 0.4)  # seconds
+#: The server ends the session of a machine that is gone, and with it the lock, after some 25 seconds.
+_KEEPALIVE = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3"
 _LOCK = "('fedfairx ' || current_schema())"
 #: Error codes after which a retry may succeed: connection, conflict, resources, operator, read-only.
 _TRY_AGAIN = ("08", "40", "53", "55", "57", "58", "25006")
@@ -73,6 +75,7 @@ class PostgresDatabase:
             else:
                 connection.execute("SET synchronous_commit = on")
             if self._access == "own":
+                connection.execute(_KEEPALIVE)
                 self._lock(connection)
         except BaseException:
             connection.close()

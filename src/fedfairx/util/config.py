@@ -66,6 +66,8 @@ class Setting:
         else:
             several = self.items is not None and self.items not in NUMBERS
             told |= {"metavar": self.metavar, "action": "append" if several else "store"}
+            if self.hint is bool:  # the flag alone is a yes
+                told |= {"nargs": "?", "const": "yes"}
             parser.add_argument(*self.flags, dest=self.dest, required=not self.default, **told)
 
     def given(self, args: Any) -> Any:
