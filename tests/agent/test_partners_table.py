@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import pytest
 import fedfairx as ffx
 from fedfairx.agent.partners import Judge
 from fedfairx.core.partners import LEVELS, PRIOR_WEIGHTS
+from fedfairx.core.statistics import pack
 from fedfairx.errors import InvalidInput
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.privacy import SimulatedNoise, private
@@ -24,7 +27,8 @@ def taught(
     agent = ffx.Agent(3, partners=partners, name=name, seed=seed, **more)  # type: ignore[arg-type]
     rng = np.random.default_rng(seed)
     contexts = rng.random((count, 3)) / np.sqrt(3)
-    agent.learn(contexts, contexts @ theta + 0.1 * rng.normal(size=count))
+    if count:
+        agent.learn(contexts, contexts @ theta + 0.1 * rng.normal(size=count))
     return agent
 
 
@@ -62,7 +66,7 @@ def test_noise_of_several_partners_adds_up_in_squares() -> None:
     mine, other = taught("mine", THETA, 60), taught("other", THETA, 80, seed=1)
     own, release, sd = mine.own_sums(), other.release().packed, 5.0
     assert own is not None
-    judges = [Judge(own, np.zeros(3), size=1.0, ridge=1.0, variance=0.01) for _ in range(2)]
+    judges = [Judge(own, np.zeros(3), size=1.0, ridge=1.0, variance=0.01, observed=60) for _ in range(2)]
     found = judges[0].together({"a": release, "b": release}, {"a": sd, "b": sd}, {})
     assert found.weights["a"] == pytest.approx(found.weights["b"])
     whole = 2.0 * release
@@ -77,7 +81,7 @@ def test_when_all_contradict_beyond_doubt_nobody_is_believed(partners: int) -> N
     rows = np.triu_indices(3)
     own = np.concatenate([(1e4 * np.eye(3))[rows], np.full(3, 1e4)])
     others = {str(i): np.concatenate([(1e5 * np.eye(3))[rows], np.full(3, -1e5)]) for i in range(partners)}
-    judge = Judge(own, np.zeros(3), size=3.0, ridge=1.0, variance=0.01)
+    judge = Judge(own, np.zeros(3), size=3.0, ridge=1.0, variance=0.01, observed=1e4)
     judged = judge.together(others, dict.fromkeys(others, 0.0), {})
     assert all(weights.tolist() == [1.0, *[0.0] * (LEVELS - 1)] for weights in judged.weights.values())
     assert set(judged.powers.values()) == {0.0}
@@ -92,6 +96,119 @@ def test_reasons_in_words() -> None:
     told(many, off)
     assert many.partners["off"].reason == "differs: predicts our rewards in part"
     assert 0.0 < many.partners["off"].weight < 0.3
+
+
+def hostile(name: str, count: int) -> ffx.Agent:
+    """One that claims `count` records of the opposite θ."""
+    agent = taught(name, -THETA, 0)
+    contexts = np.tile(np.eye(3), (count // 3, 1))
+    agent.learn(contexts, contexts @ -THETA)
+    return agent
+
+
+CHOICE = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])  # rewards 0.8 and 0.1
+
+
+@pytest.mark.parametrize("own", [0, 1, 10, 100])
+def test_one_hostile_partner_of_five_decides_nothing_before_our_own_rewards_or_later(own: int) -> None:
+    """It claims 30 times the records of all others together. Those who take all for alike follow it."""
+    for records in (200, 24_000):
+        shares = []
+        for partners, members in (("differ", 4), ("differ", 5), ("alike", 5)):
+            good = [taught(f"good-{i}", THETA, 200, seed=i) for i in range(4)]
+            bad = [hostile("bad", records)] if members == 5 else []
+            here = taught("here", THETA, own, partners=partners, seed=9)
+            here.absorb({agent.name: agent.release() for agent in (*good, *bad)})
+            shares.append(here.policy(CHOICE)[0])
+        without, weighed, alike = shares
+        assert without > 0.95
+        assert weighed > without - 0.01
+        assert alike < (0.5 if records == 200 else 0.01)
+
+
+@pytest.mark.parametrize("own", [0, 10])
+def test_a_hostile_private_partner_decides_nothing_either(own: int) -> None:
+    """It adds no noise, and claims five times the records of all others together."""
+
+    def member(place: int, name: str, partners: str = "differ") -> ffx.Agent:
+        noise = SimulatedNoise(0, agent=place)
+        budget: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-6, "releases": 2, "decide_from": "own+released"}
+        return taught(name, THETA, 0, partners=partners, privatizer=private(3, noise=noise, **budget))
+
+    rng, releases = np.random.default_rng(0), {}
+    for i in range(4):
+        contexts, agent = rng.random((1000, 3)) / np.sqrt(3), member(i, f"good-{i}")
+        agent.learn(contexts, contexts @ THETA + 0.1 * rng.normal(size=1000))
+        releases[agent.name] = agent.release()
+    count = 20_000
+    gram, moment = np.diag(np.full(3, count / 3)), np.full(3, count / 3) * -THETA
+    bad = replace(releases["good-0"], packed=pack(gram, moment), count=count)
+    shares = []
+    for partners, held in (
+        ("differ", releases),
+        ("differ", {**releases, "bad": bad}),
+        ("alike", {**releases, "bad": bad}),
+    ):
+        here = member(9, "here", partners)
+        contexts = rng.random((own, 3)) / np.sqrt(3)
+        if own:
+            here.learn(contexts, contexts @ THETA + 0.1 * rng.normal(size=own))
+        here.absorb(held)
+        shares.append(here.policy(CHOICE)[0])
+    without, weighed, alike = shares
+    assert without > 0.9
+    assert weighed > without - 0.02
+    assert alike < 0.01
+
+
+@pytest.mark.parametrize("order", ["bad, good-0, good-1", "good-0, good-1, bad", "good-0, bad, good-1"])
+def test_who_comes_first_is_judged_again_when_others_come(order: str) -> None:
+    agents = {f"good-{i}": taught(f"good-{i}", THETA, 200, seed=i) for i in range(2)}
+    agents["bad"] = hostile("bad", 6000)
+    here = taught("here", THETA, 0)
+    for name in order.split(", "):
+        here.absorb({name: agents[name].release()})
+    assert here.policy(CHOICE)[0] > 0.95
+    partners = here.partners
+    assert partners["bad"].weight < 1e-4
+    assert partners["bad"].reason == "too little of our own to tell; most other partners contradict it"
+    assert {partners[f"good-{i}"].reason for i in range(2)} == {"too little of our own to tell"}
+
+
+def test_of_two_that_contradict_each_other_neither_counts_before_our_own_rewards() -> None:
+    good, bad = taught("good", THETA, 200), hostile("bad", 6000)
+    here = taught("here", THETA, 0)
+    here.absorb({agent.name: agent.release() for agent in (good, bad)})
+    for name, records in (("good", 200), ("bad", 6000)):
+        assert here.partners[name].weight * records < 1.0
+    rng = np.random.default_rng(3)
+    contexts = rng.random((16, 3)) / np.sqrt(3)
+    here.learn(contexts, contexts @ THETA)  # they tell who is right
+    assert here.partners["good"].weight > 100 * here.partners["bad"].weight
+    assert here.policy(CHOICE)[0] > 0.99
+
+
+def test_our_own_rewards_overrule_what_most_partners_say() -> None:
+    """Two partners are like us, and three are the opposite."""
+    agents = [taught(f"far-{i}", -THETA, 200, seed=i) for i in range(3)]
+    agents += [taught(f"near-{i}", THETA, 200, seed=5 + i) for i in range(2)]
+    here = taught("here", THETA, 0, seed=8)
+    here.absorb({agent.name: agent.release() for agent in agents})
+    assert here.policy(CHOICE)[0] < 0.05
+    rng = np.random.default_rng(3)
+    contexts = rng.random((32, 3)) / np.sqrt(3)
+    here.learn(contexts, contexts @ THETA + 0.1 * rng.normal(size=32))
+    partners = here.partners
+    assert max(partners[f"far-{i}"].weight for i in range(3)) < 1e-3
+    assert min(partners[f"near-{i}"].weight for i in range(2)) > 0.4
+
+
+def test_other_members_totals_have_nobody_to_judge_them_but_us() -> None:
+    """With secure aggregation they are one sum: a hostile member in it counts until own rewards tell."""
+    here = taught("here", THETA, 0)
+    here.absorb({"bad": hostile("bad", 6000).release()})
+    assert here.partners["bad"].reason == "too little of our own to tell"
+    assert here.policy(CHOICE)[0] < 0.01
 
 
 def test_only_a_partner_whose_release_is_new_is_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,6 +265,27 @@ def test_a_loaded_agent_judges_as_before(tmp_path: Path) -> None:
     told(one, two)
     one.save(tmp_path / "a.json")
     assert repr(ffx.Agent.load(tmp_path / "a.json").partners) == repr(one.partners)
+
+
+def test_a_stored_agent_judges_partners_by_each_other_as_before(tmp_path: Path) -> None:
+    """To the bit, restarted after each step or never; `bad` comes first and is judged again by the others."""
+    releases = {name: taught(name, THETA, 200, seed=i).release() for i, name in enumerate("cd")}
+    releases = {"bad": hostile("bad", 6000).release(), **releases}
+    options: dict[str, Any] = {"dimension": 3, "partners": "differ", "name": "here", "seed": 0}
+    never = ffx.Agent.open(tmp_path / "never.db", **options)
+    for name, release in releases.items():
+        never.absorb({name: release})
+        with ffx.Agent.open(tmp_path / "always.db", **options) as always:
+            always.absorb({name: release})
+        with ffx.Agent.open(tmp_path / "always.db", **options) as always:
+            for agent in (never, always):
+                agent.learn(np.full((2, 3), 0.3), [0.3, 0.4])
+    with never, ffx.Agent.open(tmp_path / "always.db", **options) as always:
+        assert repr(always.partners) == repr(never.partners)
+        assert always._exchange.trust == never._exchange.trust
+        assert always._exchange.powers == never._exchange.powers
+        assert always._model.learner.statistics.tolist() == never._model.learner.statistics.tolist()
+        assert never._exchange.trust["bad"] < 1e-3
 
 
 def test_members_of_a_federation_may_differ_unless_told_otherwise() -> None:

@@ -29,7 +29,7 @@ def pool(*, private: bool = True) -> Pool:
     return Pool(BLT if private else NonPrivate(), private, Confidence(), 4.0)
 
 
-KNOWN = Known(variance=0.01, size=1.0, ridge=1.0, mean=np.zeros(D))
+KNOWN = Known(variance=0.01, size=1.0, ridge=1.0, mean=np.zeros(D), observed=0.0)
 RELEASES = [release(seed, number, 50 * number) for seed, number in enumerate((1, 2, 3))]
 
 

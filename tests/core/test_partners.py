@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedfairx.core import partners
 from fedfairx.core.noise_filter import filter_noise
-from fedfairx.core.partners import LEVELS, POWERS, PRIOR_WEIGHTS
+from fedfairx.core.partners import LEAST_TRUST, LEVELS, POWERS, PRIOR_WEIGHTS
 from fedfairx.core.statistics import pack, unpack
 from fedfairx.lanes.rows import floats, size_of
 
@@ -123,3 +123,74 @@ def test_whatever_a_partner_says_is_judged_in_finite_numbers(
     power, weights = judged(packed(*rows(rng, own, rng.normal(size=d))), others, np.zeros(d))
     assert 0.0 <= power <= 1.0
     assert weights.sum() == pytest.approx(1.0)
+
+
+def judged_by_each_other(releases: list[np.ndarray], mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Trust, and weights that were `PRIOR_WEIGHTS` before."""
+    count = len(releases)
+    peers, _ = partners.peers_of(
+        floats(np.zeros(size_of(partners.peers_of, mean.size, count))), mean.size, count
+    )
+    evidence, _ = partners.partner_evidence(
+        floats(np.empty(size_of(partners.partner_evidence, mean.size))), mean.size
+    )
+    evidence.mean.array[:], peers.releases.array[:], peers.weights.array[:] = mean, releases, PRIOR_WEIGHTS
+    partners.judge_by_each_other(peers, RIDGE, NOISE**2, evidence)
+    return peers.trust.array.copy(), peers.weights.array.copy()
+
+
+def dense_log_likelihood(contexts: np.ndarray, rewards: np.ndarray, mean: np.ndarray) -> float:
+    """Of rewards, if θ has the prior: no sums, no elimination."""
+    covariance = SD**2 * contexts @ contexts.T + NOISE**2 * np.eye(len(rewards))
+    error = rewards - contexts @ mean
+    return -0.5 * float(np.linalg.slogdet(covariance)[1] + error @ np.linalg.solve(covariance, error))
+
+
+@pytest.mark.long
+@given(seeds, st.integers(1, 4), st.integers(2, 6), st.floats(0.0, 0.5), st.booleans())
+def test_trust_is_what_more_than_half_of_the_peers_agree_to(
+    seed: int, d: int, count: int, distance: float, centred: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    theta, mean = rng.normal(size=d), np.zeros(d) if centred else rng.normal(size=d)
+    data = [rows(rng, int(rng.integers(1, 40)), theta + distance * rng.normal(size=d)) for _ in range(count)]
+    trust, weights = judged_by_each_other([packed(*each) for each in data], mean)
+    alone = [dense_log_likelihood(*each, mean) for each in data]
+    sizes = [float((contexts**2).sum()) for contexts, _ in data]
+    for i in range(count):
+        votes = [1.0]
+        for j in range(count):
+            if j != i:
+                both = (np.concatenate(parts) for parts in zip(data[i], data[j], strict=True))
+                votes.append(np.exp(min(dense_log_likelihood(*both, mean) - alone[i] - alone[j], 0.0)))
+        least = LEAST_TRUST * min(sorted(sizes)[(count - 1) // 2] / sizes[i], 1.0)
+        assert trust[i] == pytest.approx(max(sorted(votes)[(count - 1) // 2], least), rel=1e-6)
+        assert weights[i, 1:] == pytest.approx(trust[i] * PRIOR_WEIGHTS[1:])
+        assert weights[i].sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("count", "hostile"), [(2, 1), (3, 1), (4, 1), (5, 2), (10, 4), (10, 5)])
+def test_less_than_half_of_the_peers_are_not_trusted_and_of_two_neither(count: int, hostile: int) -> None:
+    """However many records they claim; those who are more than half are trusted."""
+    rng, theta = np.random.default_rng(0), np.array([0.8, 0.1, 0.4])
+    releases = [
+        packed(*rows(rng, 100, theta)) if i >= hostile else 1000 * packed(*rows(rng, 100, -theta))
+        for i in range(count)
+    ]
+    trust, _ = judged_by_each_other(releases, np.zeros(3))
+    assert max(trust[:hostile]) < 2e-5  # a hundredth of the records of a usual peer
+    honest = trust[hostile:]
+    assert min(honest) == 1.0 if 2 * hostile < count else max(honest) <= LEAST_TRUST
+
+
+@given(st.lists(st.floats(-2.0, 2.0), min_size=1, max_size=9))
+def test_lower_median(values: list[float]) -> None:
+    assert partners.lower_median(floats(np.array(values))) == sorted(values)[(len(values) - 1) // 2]
+
+
+def test_peers_who_have_nothing_to_say_are_judged_in_finite_numbers() -> None:
+    trust, weights = judged_by_each_other(
+        [np.zeros(9), packed(np.eye(3), np.ones(3)), np.zeros(9)], np.zeros(3)
+    )
+    assert trust == pytest.approx(1.0)
+    assert weights == pytest.approx(np.tile(PRIOR_WEIGHTS, (3, 1)))

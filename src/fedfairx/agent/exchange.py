@@ -53,6 +53,7 @@ class Exchange:
         self.latest: dict[str, Release] = {}
         self.arrived: dict[str, int] = {}  # `Aging.at` when each of them came, if there is a half-life
         self.weights: dict[str, Array] = {}  # of the powers of partners who may differ: see `core.partners`
+        self.trust: dict[str, float] = {}
         self.powers: dict[str, float] = {}
         self.base: Base | None = None  # None in the first epoch
         self.set_privatizer(privatizer)
@@ -243,7 +244,13 @@ class Exchange:
         model, pool = self.model, self.pool
         held = {name: self._aged(release, arrived.get(name)) for name, release in latest.items()}
         learner, own = model.learner, model.own_sums()
-        known = Known(learner.noise_variance, learner.size_of_parameter(), learner.ridge, learner.mean)
+        known = Known(
+            learner.noise_variance,
+            learner.size_of_parameter(),
+            learner.ridge,
+            learner.mean,
+            learner.observed,
+        )
         others, judged = self._others(held), None
         if own is not None and others and model.options.partners == DIFFER:
             judged = pool.judged(own, others, known, weights)
@@ -258,7 +265,7 @@ class Exchange:
                 shared, count = shared + learner.fresh, count + model.local_count
         model.adopt(shared, count)
         self.latest, self.arrived = latest, arrived
-        self.weights, self.powers = ({}, {}) if judged is None else (judged.weights, judged.powers)
+        self.weights, self.trust, self.powers = ({}, {}, {}) if judged is None else judged[1:]
 
     def _aged(self, release: Release, arrived: int | None) -> Release:
         """The release with its sums as they count now."""
@@ -277,7 +284,7 @@ class Exchange:
         for name, held in self._others(self.latest).items():
             why = NOT_ABLE if differ else ASSUMED_ALIKE
             if differ and able:
-                why = reason(self.weights[name])
+                why = reason(self.weights[name], self.trust[name])
             found[name] = Partner(name, held.number, held.count, self.powers.get(name, 1.0), why)
         return found
 

@@ -20,7 +20,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fedfairx.core.partners import LEVELS, POWERS, PRIOR_WEIGHTS, partner_evidence, power_in
+from fedfairx.core.partners import (
+    FEW,
+    LEVELS,
+    POWERS,
+    PRIOR_WEIGHTS,
+    judge_by_each_other_in,
+    partner_evidence,
+    peers_of,
+    power_in,
+)
 from fedfairx.core.statistics import dimension_of
 from fedfairx.errors import needs
 from fedfairx.lanes.rows import size_of
@@ -35,6 +44,8 @@ TOO_LITTLE = 0.2  # nats that our own rewards must have revealed about a partner
 CONTRADICTS = "contradicts our rewards"
 DIFFERS = "differs: predicts our rewards in part"
 ASSUMED_ALIKE = "assumed to be alike, as configured"
+TOO_LITTLE_TO_TELL = "too little of our own to tell"
+DISTRUSTED = f"{TOO_LITTLE_TO_TELL}; most other partners contradict it"
 NOT_ABLE = "taken for alike: decisions come from releases alone, which can't tell"
 
 
@@ -42,17 +53,21 @@ class Judged(NamedTuple):
     """What partners who may differ say about the agent's own θ, and how far they are believed."""
 
     told: Array  # (q,) as exact statistics
-    weights: dict[str, Array]  # of `POWERS`, for each partner by itself
+    weights: dict[str, Array]  # of `POWERS`, for each partner by itself and our rewards alone
+    trust: dict[str, float]  # of each, by the other partners; 1 if we have rewards enough
     powers: dict[str, float]  # with which each of them counts
 
 
 class Judge:
     """Judges partners by an agent's own exact statistics, packed (q,): see `core.partners`.
 
-    `size` is E‖θ‖², `ridge` λ, `variance` σ².
+    `size` is E‖θ‖², `ridge` λ, `variance` σ². If it has `observed` few rewards itself, partners are also
+    judged by each other.
     """
 
-    def __init__(self, own: Array, mean: Array, *, size: float, ridge: float, variance: float) -> None:
+    def __init__(
+        self, own: Array, mean: Array, *, size: float, ridge: float, variance: float, observed: float
+    ) -> None:
         self._dimension = dimension_of(own)
         self._memory = np.empty(_memory_size(self._dimension))
         known = own.size + mean.size
@@ -60,6 +75,7 @@ class Judge:
         self._prior_weights = self._memory[known : known + LEVELS]
         self._weights = self._memory[known + LEVELS : known + 2 * LEVELS]
         self._known = size, ridge, variance
+        self._few = observed < FEW
 
     def _power(self, others: Array, noise_sd: float, prior_weights: Array) -> float:
         """How far these statistics are believed; they are filtered in place."""
@@ -79,14 +95,32 @@ class Judge:
             name: known[name] if name in known else self.weights(packed, noise_sd[name])
             for name, packed in releases.items()
         }
-        each = np.array(list(weights.values()))
+        each, packed = np.array(list(weights.values())), np.array(list(releases.values()))
+        sds, trust = np.array([noise_sd[name] for name in releases]), np.ones(len(each))
+        if self._few and len(each) > 1:
+            each, trust = self._by_each_other(packed, sds, each)
         powers = each @ POWERS
         powers /= max(float(powers.max()), 1e-300)
-        told = powers @ np.array(list(releases.values()))
-        noise = float(np.linalg.norm(powers * np.array([noise_sd[name] for name in releases])))
+        told = powers @ packed
+        noise = float(np.linalg.norm(powers * sds))
         common = self._power(told, noise, powers @ each / max(float(powers.sum()), 1e-300))
         told *= common
-        return Judged(told, weights, dict(zip(releases, (common * powers).tolist(), strict=True)))
+        return Judged(
+            told,
+            weights,
+            dict(zip(releases, trust.tolist(), strict=True)),
+            dict(zip(releases, (common * powers).tolist(), strict=True)),
+        )
+
+    def _by_each_other(self, releases: Array, noise_sds: Array, weights: Array) -> tuple[Array, Array]:
+        """The weights (n, LEVELS) if partners judge each other, too, and the trust in each (n,)."""
+        count, dimension = len(releases), self._dimension
+        memory = np.zeros(size_of(peers_of, dimension, count))
+        sizes = (releases.size, weights.size, count)  # `Peers` begin with these
+        ends = np.cumsum(sizes)
+        memory[: ends[1]] = np.concatenate((releases.ravel(), weights.ravel()))
+        judge_by_each_other_in(memory, count, self._memory, dimension, noise_sds, *self._known)
+        return memory[ends[0] : ends[1]].reshape(weights.shape), memory[ends[1] : ends[2]]
 
 
 @cache
@@ -135,11 +169,11 @@ class Partners(dict[str, Partner]):
 COLUMNS = ("partner", "releases", "observations", "weight", "reason")
 
 
-def reason(weights: Array) -> str:
-    """Put the weights of `POWERS` for one partner in words."""
+def reason(weights: Array, trust: float) -> str:
+    """Put the weights of `POWERS` for one partner, and the others' trust in it, in words."""
     learnt = float(np.sum(weights * np.log(np.maximum(weights, 1e-300) / PRIOR_WEIGHTS)))  # in nats
     if learnt < TOO_LITTLE:
-        return "too little of our own to tell"
+        return TOO_LITTLE_TO_TELL if trust >= 0.5 else DISTRUSTED
     if float(weights @ POWERS) < CONTRADICTED:
         return CONTRADICTS
     return "predicts our rewards" if weights[-1] >= 0.5 else DIFFERS

@@ -35,12 +35,15 @@ class Pooled(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What an agent knows when it pools: σ² of the rewards, E‖θ‖² under its posterior, λ, prior mean."""
+    """What an agent knows when it pools: σ² of the rewards, E‖θ‖² under its posterior, λ, prior mean, and
+    the number of own rewards.
+    """
 
     variance: float
     size: float
     ridge: float
     mean: Array
+    observed: float
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,14 @@ class Pool:
         self, own: Array, others: Mapping[str, Release], known: Known, weights: Mapping[str, Array]
     ) -> Judged:
         """Judge partners who may differ by the agent's own records; the `weights` of some are known."""
-        judge = Judge(own, known.mean, size=known.size, ridge=known.ridge, variance=known.variance)
+        judge = Judge(
+            own,
+            known.mean,
+            size=known.size,
+            ridge=known.ridge,
+            variance=known.variance,
+            observed=known.observed,
+        )
         noise = dict(zip(others, self.sds(list(others.values())), strict=True))
         return judge.together({name: each.packed for name, each in others.items()}, noise, weights)
 

@@ -68,6 +68,7 @@ class JudgedPartner:
 
     name: str
     weights: list[float]
+    trust: float
     power: float
 
 
@@ -210,7 +211,7 @@ class Parts:
             local_count=model.local_count,
             marks=[Mark(count, mark.tolist()) for count, mark in model.marks.items() if whole],
             judged=[
-                JudgedPartner(name, weights.tolist(), exchange.powers[name])
+                JudgedPartner(name, weights.tolist(), exchange.trust[name], exchange.powers[name])
                 for name, weights in exchange.weights.items()
             ],
             latest={name: release.to_bytes().hex() for name, release in exchange.latest.items()},
@@ -263,6 +264,7 @@ class Parts:
         exchange.weights = {
             each.name: _numbers(each.weights, LEVELS, "judged.weights") for each in state.judged
         }
+        exchange.trust = {each.name: each.trust for each in state.judged}
         exchange.powers = {each.name: each.power for each in state.judged}
         exchange.latest = {name: _release(text) for name, text in state.latest.items()}
         base = state.base

@@ -1,11 +1,12 @@
-"""The weight of a peer whose θ may differ, learnt from the agent's own rewards.
+"""The weight of a peer whose θ may differ, learnt from the agent's own rewards and the other peers.
 
 A peer's packed statistics (Gram H, moment h) enter with a power α from 0 to 1 (a power prior). With V = λI +
 αH, own Gram G and moment b, the log likelihood of own rewards is, up to a constant,
 
     ln p(α) = ½ ln|V| - ½ ln|V + G| + [(αh + b)ᵀ(V + G)⁻¹(αh + b) - αhᵀV⁻¹αh]/2σ².
 
-docs/explanation/partners.md has the two steps: each peer by itself, then all together.
+While own rewards are `FEW`, a peer's powers above 0 have less prior weight if most others contradict it
+(`judge_by_each_other`). docs/explanation/partners.md has all steps.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 
 from fedfairx.core.marginal_likelihood import less_mean, solve
 from fedfairx.core.noise_filter import filter_noise
+from fedfairx.core.statistics import place
 from fedfairx.lanes.decorators import layout, releasing, stage
 from fedfairx.lanes.rows import Rows, cut, floats
 from fedfairx.util.arrays import Array
@@ -29,6 +31,10 @@ LEVELS = POWERS.shape[0]
 #: and its prior weights.
 PRIOR_WEIGHTS = np.full(LEVELS, 0.5 / (LEVELS - 1))
 PRIOR_WEIGHTS[0] = 0.5
+#: With fewer own rewards than this, peers are also judged by each other.
+FEW = 64
+#: The share of a usual peer's records that one may count for whom most others contradict.
+LEAST_TRUST = 0.01
 
 
 class PartnerEvidence(NamedTuple):
@@ -44,6 +50,29 @@ class PartnerEvidence(NamedTuple):
     sums: Rows  # (q,)
     factor: Rows  # (d, d)
     turned: Rows  # (d, d + 1)
+
+
+class Peers(NamedTuple):
+    """What is known of n peers, and workspace for judging them by each other."""
+
+    releases: Rows  # (n, q) their statistics, filtered
+    weights: Rows  # (n, LEVELS) of their powers
+    trust: Rows  # (n,) from 0 to 1, by the other peers
+    sizes: Rows  # (n,) Gram traces
+    likely: Rows  # (n,) log likelihoods
+    votes: Rows  # (n, n)
+
+
+@layout
+def peers_of(memory: Rows, dimension: int, count: int) -> tuple[Peers, Rows]:
+    """Cut the `Peers` off flat rows; return them and the remaining rows."""
+    releases, rest = cut(memory, count, dimension * (dimension + 3) // 2)
+    weights, rest = cut(rest, count, LEVELS)
+    trust, rest = cut(rest, count)
+    sizes, rest = cut(rest, count)
+    likely, rest = cut(rest, count)
+    votes, rest = cut(rest, count, count)
+    return Peers(releases, weights, trust, sizes, likely, votes), rest
 
 
 @layout
@@ -111,6 +140,61 @@ def believed_power(
     return power
 
 
+@stage
+def log_likelihood(packed: Rows, ridge: float, variance: float, evidence: PartnerEvidence) -> float:
+    """ln p of the rewards in packed statistics (q,) under the prior, up to what does not depend on it."""
+    less_mean(packed, evidence.mean, evidence.moment)
+    explained, volume = solve(packed, ridge, evidence.moment, evidence.turned)
+    return 0.5 * (explained / variance - volume)
+
+
+@stage
+def lower_median(values: Rows) -> float:
+    """The lower median of values (n,)."""
+    count, found = values.shape[0], values[0]
+    for i in range(count):
+        less, as_much = 0, 0
+        for j in range(count):
+            less += values[j] < values[i]
+            as_much += values[j] <= values[i]
+        if less <= (count - 1) // 2 < as_much:
+            found = values[i]
+    return found
+
+
+@stage
+def judge_by_each_other(peers: Peers, ridge: float, variance: float, evidence: PartnerEvidence) -> None:
+    """`trust` ← how far most peers agree with each; `weights` ← those with as much less prior weight.
+
+    Two peers agree by p(both | one θ) / p(both | each its own θ), at most 1. Each agrees with itself, so that
+    a peer is trusted only if more than half of all agree.
+    """
+    count, size, dimension = peers.trust.shape[0], peers.releases.shape[1], evidence.mean.shape[0]
+    for i in range(count):
+        peers.likely[i] = log_likelihood(peers.releases[i], ridge, variance, evidence)
+        peers.votes[i, i] = 1.0
+        for j in range(i):
+            for k in range(size):
+                evidence.sums[k] = peers.releases[i, k] + peers.releases[j, k]
+            together = log_likelihood(evidence.sums, ridge, variance, evidence)
+            peers.votes[i, j] = math.exp(min(together - peers.likely[i] - peers.likely[j], 0.0))
+            peers.votes[j, i] = peers.votes[i, j]
+        peers.sizes[i] = 1e-300
+        for j in range(dimension):
+            peers.sizes[i] += peers.releases[i, place(dimension, j, j)]
+    usual = lower_median(peers.sizes)
+    for i in range(count):
+        trust = max(lower_median(peers.votes[i]), LEAST_TRUST * min(usual / peers.sizes[i], 1.0))
+        peers.trust[i] = trust
+        peers.weights[i, 0] *= (1.0 - trust * (1.0 - PRIOR_WEIGHTS[0])) / PRIOR_WEIGHTS[0]
+        total = peers.weights[i, 0] + 1e-300
+        for k in range(1, LEVELS):
+            peers.weights[i, k] *= trust
+            total += peers.weights[i, k]
+        for k in range(LEVELS):
+            peers.weights[i, k] /= total
+
+
 @releasing
 def power_in(
     others: Array, memory: Array, dimension: int, noise_sd: float, size: float, ridge: float, variance: float
@@ -118,3 +202,23 @@ def power_in(
     """`believed_power` of others (q,), which are filtered in place; memory holds a `PartnerEvidence`."""
     evidence, _ = partner_evidence(floats(memory), dimension)
     return believed_power(floats(others), noise_sd, size, ridge, variance, evidence)
+
+
+@releasing
+def judge_by_each_other_in(
+    peers_memory: Array,
+    count: int,
+    memory: Array,
+    dimension: int,
+    noise_sds: Array,
+    size: float,
+    ridge: float,
+    variance: float,
+) -> None:
+    """`judge_by_each_other` of releases with noise of these sds (n,), which are filtered in place."""
+    peers, _ = peers_of(floats(peers_memory), dimension, count)
+    evidence, _ = partner_evidence(floats(memory), dimension)
+    for i in range(count):
+        if noise_sds[i] > 0.0:
+            filter_noise(peers.releases[i], noise_sds[i], size, variance, evidence.factor, evidence.turned)
+    judge_by_each_other(peers, ridge, variance, evidence)

@@ -5,9 +5,20 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from fedfairx.core.learner import NOISE_VARIANCE, RIDGE
+from fedfairx.core.learner import NOISE_VARIANCE, OBSERVED, RIDGE
 from fedfairx.core.noise_filter import size_of_parameter
-from fedfairx.core.partners import LEVELS, PRIOR_WEIGHTS, PartnerEvidence, believed_power, partner_evidence
+from fedfairx.core.partners import (
+    FEW,
+    LEVELS,
+    POWERS,
+    PRIOR_WEIGHTS,
+    PartnerEvidence,
+    Peers,
+    believed_power,
+    judge_by_each_other,
+    partner_evidence,
+    peers_of,
+)
 from fedfairx.core.posterior import posterior_mean
 from fedfairx.lanes.decorators import layout, stage
 from fedfairx.lanes.rows import Rows, by_lane, cut, floats, put_run
@@ -19,62 +30,86 @@ class PartnerScratch(NamedTuple):
     """Workspace for judging the peers of a lane."""
 
     size: Rows  # (n,) E‖θ‖²
-    release: Rows  # (q,) the release of one peer, and then the weighted sum of all
-    powers: Rows  # (agents,)
-    weights: Rows  # (agents, LEVELS)
+    told: Rows  # (q,) the weighted sum of all
+    powers: Rows  # (peers,)
+    peers: Peers
     evidence: PartnerEvidence
 
 
 @layout
-def partner_scratch(memory: Rows, dimension: int, agents: int) -> PartnerScratch:
-    """Lay out the workspace in flat rows."""
+def partner_scratch(memory: Rows, dimension: int, count: int) -> PartnerScratch:
+    """Lay out the workspace for this number of peers in flat rows."""
     size, rest = cut(memory, WIDTH)
-    release, rest = cut(rest, dimension * (dimension + 3) // 2)
-    powers, rest = cut(rest, agents)
-    weights, rest = cut(rest, agents, LEVELS)
+    told, rest = cut(rest, dimension * (dimension + 3) // 2)
+    powers, rest = cut(rest, count)
+    peers, rest = peers_of(rest, dimension, count)
     evidence, rest = partner_evidence(rest, dimension)
-    return PartnerScratch(size, release, powers, weights, evidence)
+    return PartnerScratch(size, told, powers, peers, evidence)
+
+
+@stage
+def number_of_peers(agents: int, together: bool) -> int:
+    """How many releases an agent judges: one if it sees the others only as a sum."""
+    return 1 if together else agents - 1
+
+
+@stage
+def lane_of(peer: int, agents: int, lane: int, together: bool) -> int:
+    """The lane that holds what this peer of a lane has released; the lane itself holds the sum of all."""
+    if together:
+        return lane
+    first = lane // agents * agents
+    return first + peer if first + peer < lane else first + peer + 1
 
 
 @stage
 def judge_lane(
-    sharing: Sharing, agents: int, lane: int, size: float, ridge: float, variance: float, work: PartnerScratch
+    sharing: Sharing,
+    agents: int,
+    lane: int,
+    few: bool,
+    size: float,
+    ridge: float,
+    variance: float,
+    work: PartnerScratch,
 ) -> None:
-    """release ← the weighted sum of what a lane's peers have released so far.
-
-    Peers that are seen only as a sum are one peer: the lane itself holds it.
-    """
-    held, release, evidence = floats(sharing.held), work.release, work.evidence
-    first, noise_sd, largest = lane // agents * agents, sharing.noise_sd[lane // agents], 1e-300
+    """told ← the weighted sum of what a lane's peers have released so far; `few`: own rewards are `FEW`."""
+    held, told, peers, evidence = floats(sharing.held), work.told, work.peers, work.evidence
+    noise_sd, largest, count = sharing.noise_sd[lane // agents], 1e-300, work.powers.shape[0]
     for k in range(LEVELS):
         evidence.prior_weights[k] = PRIOR_WEIGHTS[k]
-    for j in range(agents):
+    for j in range(count):
+        other = lane_of(j, agents, lane, sharing.together)
+        for k in range(told.shape[0]):
+            peers.releases[j, k] = held[other // WIDTH, k, other % WIDTH]
+        believed_power(peers.releases[j], noise_sd, size, ridge, variance, evidence)
+        for k in range(LEVELS):
+            peers.weights[j, k] = evidence.weights[k]
+    if few and count > 1:
+        judge_by_each_other(peers, ridge, variance, evidence)
+    for j in range(count):
         work.powers[j] = 0.0
-        if (first + j == lane) == sharing.together:
-            for k in range(release.shape[0]):
-                release[k] = held[(first + j) // WIDTH, k, (first + j) % WIDTH]
-            work.powers[j] = believed_power(release, noise_sd, size, ridge, variance, evidence)
-            largest = max(largest, work.powers[j])
-            for k in range(LEVELS):
-                work.weights[j, k] = evidence.weights[k]
+        for k in range(LEVELS):
+            work.powers[j] += peers.weights[j, k] * POWERS[k]
+        largest = max(largest, work.powers[j])
     total, square = 1e-300, 0.0
     for k in range(LEVELS):
         evidence.prior_weights[k] = 0.0
-    for k in range(release.shape[0]):
-        release[k] = 0.0
-    for j in range(agents):
-        power = work.powers[j] / largest
+    for k in range(told.shape[0]):
+        told[k] = 0.0
+    for j in range(count):
+        other, power = lane_of(j, agents, lane, sharing.together), work.powers[j] / largest
         total += power
         square += (power * noise_sd) ** 2
         for k in range(LEVELS):
-            evidence.prior_weights[k] += power * work.weights[j, k]
-        for k in range(release.shape[0]):
-            release[k] += power * held[(first + j) // WIDTH, k, (first + j) % WIDTH]
+            evidence.prior_weights[k] += power * peers.weights[j, k]
+        for k in range(told.shape[0]):
+            told[k] += power * held[other // WIDTH, k, other % WIDTH]
     for k in range(LEVELS):
         evidence.prior_weights[k] /= total
-    common = believed_power(release, math.sqrt(square), size, ridge, variance, evidence)
-    for k in range(release.shape[0]):
-        release[k] *= common
+    common = believed_power(told, math.sqrt(square), size, ridge, variance, evidence)
+    for k in range(told.shape[0]):
+        told[k] *= common
 
 
 @stage
@@ -82,7 +117,8 @@ def judge_marked(lanes: LaneState, sharing: Sharing, own: Rows, agents: int, blo
     """shared ← own records (q, n) plus the peers' weighted releases, in each marked lane of a block."""
     state, shared = lanes.learner, floats(sharing.shared)
     numbers, mean = by_lane(state.numbers), by_lane(state.mean)
-    work = partner_scratch(floats(sharing.partner_memory), mean.shape[0], agents)
+    count = number_of_peers(agents, sharing.together)
+    work = partner_scratch(floats(sharing.partner_memory), mean.shape[0], count)
     posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
     size = size_of_parameter(state.estimate, state.inverse, state.numbers[NOISE_VARIANCE])
     put_run(size, work.size, 0)
@@ -94,6 +130,7 @@ def judge_marked(lanes: LaneState, sharing: Sharing, own: Rows, agents: int, blo
             for j in range(mean.shape[0]):
                 work.evidence.mean[j] = mean[j, l]
             ridge, variance = numbers[RIDGE, l], numbers[NOISE_VARIANCE, l]
-            judge_lane(sharing, agents, block * WIDTH + l, work.size[l], ridge, variance, work)
+            few = numbers[OBSERVED, l] < FEW
+            judge_lane(sharing, agents, block * WIDTH + l, few, work.size[l], ridge, variance, work)
             for k in range(shared.shape[0]):
-                shared[k, l] = records[k, l] + work.release[k]
+                shared[k, l] = records[k, l] + work.told[k]

@@ -22,7 +22,7 @@ from fedfairx.lanes.rows import size_of, vectors, zeros
 from fedfairx.lanes.vector_llvm import WIDTH
 from fedfairx.privacy.guarantee import DECIDE_FROM
 from fedfairx.privacy.mechanisms.noise_share import on_grid
-from fedfairx.simulation.kernel.partners import partner_scratch
+from fedfairx.simulation.kernel.partners import number_of_peers, partner_scratch
 from fedfairx.simulation.kernel.random import Keys, generator, stream_key
 from fedfairx.simulation.kernel.state import (
     OWN_RELEASED,
@@ -179,6 +179,7 @@ def _sharing(scenario: Scenario, options: Options, seeds: int, shape: Shape) -> 
     due = np.zeros(scenario.horizon, dtype=np.bool_)
     due[when.rounds - 1] = True
     q, differ = packed_size(scenario.dimension), options.partners == DIFFER
+    peers = number_of_peers(scenario.agents, options.secure)
     return Sharing(
         due,
         when.threshold,
@@ -191,7 +192,7 @@ def _sharing(scenario: Scenario, options: Options, seeds: int, shape: Shape) -> 
         options.secure,
         zeros(shape[0], q if differ else 0, WIDTH),
         np.zeros(seeds),
-        zeros(size_of(partner_scratch, scenario.dimension, scenario.agents) if differ else 0),
+        zeros(size_of(partner_scratch, scenario.dimension, peers) if differ else 0),
     )
 
 
