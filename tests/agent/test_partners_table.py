@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
-from fedfairx.agent.partners import Judge
+from fedfairx.agent.partners import CONTRADICTS, TOO_LITTLE_TO_TELL, Judge, reason
+from fedfairx.agent.schedules import Doubling
 from fedfairx.core.partners import LEVELS, PRIOR_WEIGHTS
 from fedfairx.core.statistics import pack
 from fedfairx.errors import InvalidInput
@@ -86,6 +87,73 @@ def test_when_all_contradict_beyond_doubt_nobody_is_believed(partners: int) -> N
     assert all(weights.tolist() == [1.0, *[0.0] * (LEVELS - 1)] for weights in judged.weights.values())
     assert set(judged.powers.values()) == {0.0}
     assert judged.told.tolist() == [0.0] * own.size
+
+
+def warned_of(seed: int, poorer: int = 0, **how: Any) -> list[bool]:
+    """Whether five members say of each other that they differ, after 8, 16, 32, 64 and 128 rewards each."""
+    fed = ffx.Federation(
+        agents=5,
+        dimension=3,
+        horizon=150,
+        partners="differ",
+        schedule=Doubling(start=8),
+        reward_range=(0, 1),
+        seed=seed,
+        **how,
+    )
+    rng, found = np.random.default_rng(seed), []
+    theta = rng.random(3)
+    theta /= np.linalg.norm(theta)
+    for _ in range(150):
+        for i, agent in enumerate(fed.agents):
+            contexts = rng.random((4, 3)) / np.sqrt(3)
+            decision = agent.decide(contexts)
+            success = rng.random() < contexts[decision.action] @ theta
+            agent.observe(decision, reward=float(success and (i >= poorer or rng.random() < 0.2)))
+        if fed.end_round():
+            found += [each.differs for agent in fed.agents for each in agent.partners.values()]
+    return found
+
+
+SECRET = {"algorithm": "priv-fairx-bayes", "delta": 1e-6, "decide_from": "own+released"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("how", "judgements"),
+    [
+        ({"algorithm": "fed-fairx-bayes"}, 1000),
+        ({**SECRET, "epsilon": 2.0}, 1000),
+        ({**SECRET, "epsilon": 2.0, "aggregation": "secure"}, 250),
+    ],
+)
+def test_members_who_are_alike_are_not_said_to_differ(how: dict[str, Any], judgements: int) -> None:
+    """At most 1 in 1000 judgements may be wrong; more than 5 of 1000 would be so with a chance of 6e-4."""
+    found = [each for seed in range(10) for each in warned_of(seed, **how)]
+    assert len(found) == judgements
+    assert sum(found) <= 5
+
+
+@pytest.mark.long
+def test_members_who_differ_are_still_said_to() -> None:
+    """Three of five succeed a fifth as often. After 128 rewards each knows who is like itself."""
+    for seed in range(3):
+        found = warned_of(seed, poorer=3, algorithm="fed-fairx-bayes")[-20:]
+        apart = [(i < 3) != (j < 3) for i in range(5) for j in range(5) if i != j]
+        assert found == apart
+
+
+def test_how_sure_it_must_be_to_say_that_a_partner_differs() -> None:
+    weights = np.zeros(LEVELS)
+    for share, observed, says in (
+        (0.9e-3, 32, CONTRADICTS),
+        (0.9e-3, 31, TOO_LITTLE_TO_TELL),
+        (1.1e-3, 32, TOO_LITTLE_TO_TELL),
+        (6.0, 32, "predicts our rewards"),
+    ):
+        weights[-1] = share * PRIOR_WEIGHTS[-1]
+        weights[0] = 1.0 - weights[-1]
+        assert reason(weights, 1.0, observed) == says
 
 
 def test_reasons_in_words() -> None:

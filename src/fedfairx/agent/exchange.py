@@ -284,7 +284,7 @@ class Exchange:
         for name, held in self._others(self.latest).items():
             why = NOT_ABLE if differ else ASSUMED_ALIKE
             if differ and able:
-                why = reason(self.weights[name], self.trust[name])
+                why = reason(self.weights[name], self.trust[name], self.model.learner.observed)
             found[name] = Partner(name, held.number, held.count, self.powers.get(name, 1.0), why)
         return found
 

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CONTRADICTED = 0.005  # a partner whose power, judged by itself, is below this contradicts our rewards
-TOO_LITTLE = 0.2  # nats that our own rewards must have revealed about a partner
+FALSE_ALARM = 1e-3  # chance at most that one who is alike is said to differ, each time that it is judged
+ENOUGH = 32  # own rewards for saying so: the σ learnt from fewer may be far too small
 CONTRADICTS = "contradicts our rewards"
 DIFFERS = "differs: predicts our rewards in part"
 ASSUMED_ALIKE = "assumed to be alike, as configured"
@@ -169,11 +170,14 @@ class Partners(dict[str, Partner]):
 COLUMNS = ("partner", "releases", "observations", "weight", "reason")
 
 
-def reason(weights: Array, trust: float) -> str:
-    """Put the weights of `POWERS` for one partner, and the others' trust in it, in words."""
-    learnt = float(np.sum(weights * np.log(np.maximum(weights, 1e-300) / PRIOR_WEIGHTS)))  # in nats
-    if learnt < TOO_LITTLE:
-        return TOO_LITTLE_TO_TELL if trust >= 0.5 else DISTRUSTED
-    if float(weights @ POWERS) < CONTRADICTED:
-        return CONTRADICTS
-    return "predicts our rewards" if weights[-1] >= 0.5 else DIFFERS
+def reason(weights: Array, trust: float, observed: float) -> str:
+    """Put in words the weights of `POWERS` for one partner, by `observed` own rewards, and the others' trust.
+
+    If the partner is alike, the likelihood of own rewards averaged over the powers, over that at power 1, has
+    mean 1, so it exceeds 1/`FALSE_ALARM` with a chance of at most `FALSE_ALARM` (Markov).
+    """
+    if observed >= ENOUGH and weights[-1] <= FALSE_ALARM * PRIOR_WEIGHTS[-1]:
+        return CONTRADICTS if float(weights @ POWERS) < CONTRADICTED else DIFFERS
+    if weights[-1] >= 0.5:
+        return "predicts our rewards"
+    return TOO_LITTLE_TO_TELL if trust >= 0.5 else DISTRUSTED
