@@ -6,16 +6,20 @@ import asyncio
 import shutil
 import signal
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from datetime import datetime, timedelta, tzinfo
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from fedfairx.cli.main import main
 from fedfairx.errors import TransportRefused, TransportUnavailable
+from fedfairx.federation.roster import certificates
 from fedfairx.federation.roster.roster import Roster
 from fedfairx.federation.setup.create import amend_federation, create_federation
 from fedfairx.federation.setup.member_folder import MemberFolder
@@ -177,6 +181,85 @@ def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path) -> None
     finally:
         server.kill()
     assert (base / "org1" / "tls.key").read_bytes() == key
+
+
+def _expired(base: Path, _: pytest.MonkeyPatch) -> None:
+    renew_certificates(base, only=["hub"], days=0)
+
+
+def _of_another_authority(base: Path, _: pytest.MonkeyPatch) -> None:
+    create_federation(base.parent / "other", terms(), {"org1": None}, hosts=["127.0.0.1"])
+    for file in ("hub.crt", "hub.key"):
+        shutil.copy(base.parent / "other" / "hub" / file, base / "hub" / file)
+
+
+def _from_tomorrow_on(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As members see the hub's certificate whose clocks are a day behind."""
+
+    class Tomorrow(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return datetime.now(tz) + timedelta(days=1)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(certificates, "datetime", Tomorrow)
+        renew_certificates(base, only=["hub"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("spoil", [_expired, _of_another_authority, _from_tomorrow_on])
+def test_a_hub_whose_certificate_does_not_verify_until_it_is_replaced(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    spoil: Callable[[Path, pytest.MonkeyPatch], None],
+) -> None:
+    """A member that runs and one that starts both say why, and then connect. Commands answer meanwhile."""
+    base, port = tmp_path / "made", free_port()
+    roster = create_federation(base, terms(), dict.fromkeys(("org1", "org2")), hosts=["127.0.0.1"], port=port)
+    founded = base, f"tls://127.0.0.1:{port}", roster
+    server = NatsServer.of(base / "hub" / "nats-server.conf", port).start()
+    try:
+        server.make_bucket_in(base / "hub")
+        ends = identified(founded, "org2", deadline=0.5)
+        with _closing(identified(founded, "org1", deadline=0.5)) as runs, _closing(ends):
+            for end in (runs, ends):
+                wait_until(lambda end=end: _why(end) == "")
+            wait_until(lambda: _published(runs, "org1", b"one", None))
+            server.kill()
+            right = {name: (base / "hub" / name).read_bytes() for name in ("hub.crt", "hub.key", "tls.crt")}
+            spoil(base, monkeypatch)
+            server.start()
+            with _closing(identified(founded, "org2", deadline=0.5)) as starts:
+                for end in (runs, starts, ends):
+                    wait_until(lambda end=end: "certificate verify failed" in _why(end))
+                assert not _published(ends, "org2", b"zero", None)
+                ends.close()
+                assert not ends._thread.is_alive()
+                assert not asyncio.all_tasks(ends._loop)
+                assert _returned(["federate", "check", str(base / "org1")]) == 1
+                assert "certificate verify failed" in capsys.readouterr().out
+                assert _returned(["federate", "bucket", str(base / "hub")]) == 2
+                assert "certificate verify failed" in capsys.readouterr().err
+                server.kill()
+                for name, content in right.items():
+                    (base / "hub" / name).write_bytes(content)
+                server.start()
+                wait_until(lambda: _published(runs, "org1", b"two", b"one"))
+                wait_until(lambda: _published(starts, "org2", b"one", None))
+                for end in (runs, starts):
+                    wait_until(lambda end=end: _latest(end) == {"org1": b"two", "org2": b"one"})
+    finally:
+        server.kill()
+
+
+def _returned(command: list[str]) -> int | None:
+    """The exit code of a command; None if it does not end."""
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(main(command)), daemon=True)
+    thread.start()
+    thread.join(20.0)
+    return codes[0] if codes else None
 
 
 def test_a_server_that_comes_later_than_its_agents(tmp_path: Path) -> None:

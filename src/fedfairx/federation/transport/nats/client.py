@@ -295,7 +295,8 @@ class NatsTransport:
     async def _shut(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            await client.close()
+            with contextlib.suppress(OSError):  # it sends what waits, even where the connection is lost
+                await client.close()
 
     def _note(self, error: Exception) -> None:
         self._trouble = _text(error)

@@ -53,15 +53,22 @@ class TlsTransport(TcpTransport):
     ) -> None:
         assert self._io_writer is not None
         loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
-        protocol = _Protocol(reader)
-        transport = await loop.start_tls(
-            self._io_writer.transport,
-            protocol,
-            self._tls(),
-            server_hostname=uri if isinstance(uri, str) else uri.hostname,
-            ssl_handshake_timeout=connect_timeout,
-            ssl_shutdown_timeout=1.0,
-        )
+        context, protocol, plain = self._tls(), _Protocol(reader), self._io_writer.transport
+        first = plain.get_protocol()
+        try:
+            transport = await loop.start_tls(
+                plain,
+                protocol,
+                context,
+                server_hostname=uri if isinstance(uri, str) else uri.hostname,
+                ssl_handshake_timeout=connect_timeout,
+                ssl_shutdown_timeout=1.0,
+            )
+        except BaseException:
+            # asyncio does not tell the first protocol that the connection has ended: wait_closed() waits for
+            # it, and nats-py calls that.
+            first.connection_lost(None)
+            raise
         assert transport is not None
         self._io_reader = reader
         self._io_writer = asyncio.StreamWriter(transport, protocol, reader, loop)
