@@ -192,10 +192,18 @@ def _aggregation(roster: Roster, *, confirmed: bool) -> Iterator[str]:
     for each in terms.budget(members=len(roster.members)).guarantee().against:
         yield f"  against {each.whom}: ε={each.epsilon:.4g}, μ={each.mu:.4g}"
     yield f"Roster digest: {roster.digest}"
-    if not confirmed:
+    if confirmed:
+        return
+    if roster.version == 1:
         yield (
             "Operators tell each other this digest, and confirm the members whose operators have told them "
             "the same (fedfairx federate confirm). Nothing is sent before. Members stay confirmed."
+        )
+    else:
+        yield (
+            f"Every operator must confirm anew before epoch {roster.version} can begin: operators tell each "
+            "other this digest, and `fedfairx federate confirm` says in each folder who is left to confirm. "
+            "Members that were confirmed with the same key stay confirmed."
         )
 
 
@@ -238,7 +246,8 @@ class Check(Output):
         fedfairx federate check federation
         fedfairx federate check federation/org1
 
-    For a member or a hub with NATS it also asks the hub for the bucket's settings.
+    For a member or a hub with NATS it also asks the hub for the bucket's settings. Of a member that has
+    run it also looks into the database (that of `fedfairx serve --federation DIR`) and an opener's vault.
 
     folder: the folder that `federate init` made, or the folder of one member or of the hub.
     """
@@ -247,8 +256,9 @@ class Check(Output):
 
     def run(self) -> int:
         from fedfairx.federation.setup.verify import inspect
+        from fedfairx.service.settings import load, place_of
 
-        found = inspect(self.folder)
+        found = inspect(self.folder, database=lambda member: place_of(load({"federation": str(member)})))
         self.answer(
             [{"what": each.what, "fine": each.fine, "trouble": each.trouble} for each in found],
             "\n".join(
@@ -290,8 +300,9 @@ class Amend(Verb):
 
     def run(self) -> int:
         from fedfairx.federation.roster.roster import Roster
-        from fedfairx.federation.setup.create import amend_federation
+        from fedfairx.federation.setup.create import MEMBERS, amend_federation, require_convener
 
+        require_convener(Path(self.folder))
         before = Roster.read(Path(self.folder, "roster.json"))
         if before.terms.secure:
             if self.begin is not None and before.rounds is not None:
@@ -316,8 +327,8 @@ class Amend(Verb):
         hub = Path(self.folder, "hub")
         print(f"roster version {roster.version}: {', '.join(roster.members)}")
         print(f"  {self.folder}/roster.json: for every member")
-        if (hub / "nats-server.conf").exists():
-            print(f"  {hub}/nats-server.conf: for the hub, then: nats-server --signal reload")
+        if (hub / MEMBERS).exists():
+            print(f"  {hub / MEMBERS}: for the hub, then: nats-server --signal reload")
         if (hub / "nodes").exists():
             print(f"  {hub}/nodes: for the SuperLink: flwr supernode register, and unregister for leavers")
         for line in _aggregation(roster, confirmed=not hub.exists()):

@@ -144,12 +144,13 @@ CREATE TABLE ledger_persons (
     PRIMARY KEY (agent, run, person)
 );
 
--- members: the latest roster that was accepted
+-- members: the latest roster that was accepted, and why sending is halted
 CREATE TABLE seen_rosters (
     agent INTEGER NOT NULL,
     federation TEXT NOT NULL,
     version INTEGER NOT NULL,
     digest TEXT NOT NULL,
+    halted TEXT,
     PRIMARY KEY (agent, federation)
 );
 

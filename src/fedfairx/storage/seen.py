@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from fedfairx.storage.database import Database
 from fedfairx.storage.journal import Journal
 
 Numbered = tuple[int, str]  # a roster version or release number, and a digest of the content
 
 _ROSTER = (
-    "INSERT INTO seen_rosters VALUES (?, ?, ?, ?) ON CONFLICT (agent, federation) "
+    "INSERT INTO seen_rosters (agent, federation, version, digest) VALUES (?, ?, ?, ?) "
+    "ON CONFLICT (agent, federation) "
     "DO UPDATE SET version = excluded.version, digest = excluded.digest"
 )
 _RELEASE = (
@@ -36,8 +38,28 @@ class SeenTables:
         )
         return {str(sender): (int(number), str(digest)) for sender, number, digest in rows}
 
+    def halted(self) -> str | None:
+        """Why sending is halted; None if it is not."""
+        return _halted(self.log.database, *self._key)
+
+    def keep_halted(self, why: str) -> None:
+        statement = "UPDATE seen_rosters SET halted = ? WHERE agent = ? AND federation = ?"
+        self.log.write(statement, (why, *self._key))
+
     def keep_roster(self, seen: Numbered) -> None:
         self.log.write_last(("roster", *self._key), _ROSTER, (*self._key, *seen))
 
     def keep_release(self, sender: str, seen: Numbered) -> None:
         self.log.write_last(("seen", *self._key, sender), _RELEASE, (*self._key, sender, *seen))
+
+
+def halted_in(database: Database, name: str, federation: str) -> str | None:
+    """Why an agent of this database sends nothing any more; None if it does, or has never run."""
+    rows = database.execute("SELECT agent FROM agents WHERE name = ?", (name,))
+    return _halted(database, rows[0][0], federation) if rows else None
+
+
+def _halted(database: Database, agent: int, federation: str) -> str | None:
+    question = "SELECT halted FROM seen_rosters WHERE agent = ? AND federation = ?"
+    rows = database.execute(question, (agent, federation))
+    return rows[0][0] if rows else None

@@ -108,9 +108,20 @@ def test_the_servers_configuration_is_one(base: Path) -> None:
         ),
         (lambda b: (b / "org1" / "fedfairx.toml").write_text("= ["), "org1: fedfairx.toml .*damaged"),
         (
-            lambda b: _edit(b / "hub" / "nats-server.conf", "org1", "org9"),
-            "hub: nats-server.conf .*differ from this roster",
+            lambda b: _edit(b / "hub" / "members.conf", "org1", "org9"),
+            "hub: nats-server.conf .*members.conf must be that of roster version 1",
         ),
+        (
+            lambda b: _edit(b / "hub" / "nats-server.conf", 'include "members.conf"', "# include"),
+            "hub: nats-server.conf .*must have include",
+        ),
+        (
+            lambda b: _edit(
+                b / "hub" / "nats-server.conf", "include", "authorization { users: [] }\ninclude"
+            ),
+            "hub: nats-server.conf .*no authorization of its own",
+        ),
+        (lambda b: (b / "hub" / "members.conf").unlink(), "hub: nats-server.conf .*members.conf is missing"),
         (
             lambda b: _edit(b / "hub" / "nats-server.conf", "verify_and_map: true", "verify: false"),
             "hub: nats-server.conf .*verify_and_map",
@@ -205,7 +216,7 @@ def test_joining_leaving_and_a_new_key(base: Path) -> None:
     assert roster.members["org1"] != old.public
     assert wrong(base) == []
     assert any("org2: has left" in each.what for each in inspect(base))
-    assert "org2@" not in (base / "hub" / "nats-server.conf").read_text()
+    assert "org2@" not in (base / "hub" / "members.conf").read_text()
     assert wrong(base / "org4") == []
     assert SigningKey.read(base / "org1" / "agent.key.until-1").public == old.public
     stale = wrong(base / "org2")  # one who has left, or has not got the new roster, sees that by itself only
@@ -214,6 +225,35 @@ def test_joining_leaving_and_a_new_key(base: Path) -> None:
         with pytest.raises(InvalidInput, match="name must be"):
             amend_federation(base, **change)  # type: ignore[arg-type]
     assert Roster.read(base / "roster.json") == roster
+
+
+@pytest.mark.process
+def test_own_lines_of_the_hubs_configuration_stay(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = base / "hub" / "nats-server.conf"
+    config.write_text(text := config.read_text() + "http_port: 8222  # of the operator\n")
+    assert main(["federate", "amend", str(base), "--add", "org4"]) == 0
+    assert f"{base}/hub/members.conf: for the hub" in capsys.readouterr().out
+    assert config.read_text() == text
+    assert "org4@" in (base / "hub" / "members.conf").read_text()
+    assert wrong(base) == []
+    test_the_servers_configuration_is_one(base)
+    (base / "hub").rename(base.parent / "handed out")
+    amend_federation(base, remove=["org4"])
+    assert [path.name for path in (base / "hub").iterdir()] == ["members.conf"]
+    assert wrong(base) == []
+
+
+def test_only_where_the_conveners_key_is_members_change(
+    base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = Roster.read(base / "roster.json")
+    (base / "convener").rename(base.parent / "offline")
+    for folder, file in ((base, "convener/federation.key"), (base.parent, "roster.json")):
+        assert main(["federate", "amend", str(folder), "--add", "org4"]) == 2
+        text = f"folder must be the one that `federate init` made, with {file}, got {folder}"
+        assert text in capsys.readouterr().err
+    assert Roster.read(base / "roster.json") == before
+    assert not (base / "org4").exists()
 
 
 def test_on_one_machine_there_is_no_hub(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from fedfairx.cli.main import main
 from fedfairx.errors import InvalidInput, StateError
 from fedfairx.federation.roster.roster import Roster, create_roster
 from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
-from fedfairx.federation.setup.create import amend_federation, create_federation, hub_configuration
+from fedfairx.federation.setup.create import amend_federation, create_federation, hub_members
 from fedfairx.federation.setup.member_folder import CONFIRMED, SETTINGS, VAULT, MemberFolder
 from fedfairx.federation.transport.nats_subjects import subject_of
 from fedfairx.privacy import SimulatedNoise
@@ -39,6 +39,7 @@ def test_init_makes_a_secure_federation(
     assert "b, d open totals, 100 of them, from 2191-10-27 13:26 to 2191-10-31 16:26 UTC" in told
     assert "against the hub and up to 1 of 4 members together: ε=2" in told
     assert roster.digest in told
+    assert "confirm anew" not in told
     assert main(["federate", "amend", "f", "--add", "e"]) == 2
     refused = capsys.readouterr()
     assert "members hold √2 = 1.41 times the noise of one" in refused.out
@@ -60,6 +61,7 @@ def test_amend_opens_the_next_epoch(
     roster = Roster.read("f/e/roster.json")
     assert (roster.version, roster.openers, [*roster.members]) == (2, ("d", "a"), ["a", "c", "d", "e"])
     assert roster.digest in told
+    assert "Every operator must confirm anew before epoch 2 can begin" in told
     for wrong, text in (
         (["--remove", "e"], "members must be at least 4"),
         (["--rekey", "a"], "keys must stay with secure aggregation"),
@@ -99,7 +101,7 @@ def test_init_refuses_what_can_not_be(
 
 def test_members_may_write_exactly_their_own_keys(tmp_path: Path) -> None:
     roster = create_federation(tmp_path, secure_terms(), dict.fromkeys(NAMES), transport="nats")
-    text = hub_configuration(roster)
+    text = hub_members(roster)
     for name in NAMES:
         (line,) = (line for line in text.splitlines() if "publish:" in line and f'.{name}.row"' in line)
         may = json.loads(line.partition("publish: ")[2].rstrip(","))

@@ -137,10 +137,7 @@ class Opener:
     def _private(self) -> bytes:
         private = self._stores.secret(self._epoch.federation, self._epoch.number)
         if private is None or public_key_of(private) != self._epoch.openers[self._name]:
-            raise PrivacyError(
-                f"the vault of {self._name!r} has no key of epoch {self._epoch.number}, so it can't open "
-                "anything in it: ask the convener for a later roster"
-            )
+            raise PrivacyError(no_key(self._name, self._epoch.number))
         return private
 
     def _share(self, number: int, name: str, signed: bytes, private: bytes) -> Ring:
@@ -171,6 +168,14 @@ class Opener:
         self._held = None
         self._stores.open(self._epoch.digest, opened)
         self._held = opened
+
+
+def no_key(name: str, epoch: int) -> str:
+    """The error of an opener that has lost its vault."""
+    return (
+        f"the vault of {name!r} has no key of epoch {epoch}, so it can't open anything in it: ask the "
+        "convener for a later roster"
+    )
 
 
 def _partial(signed: bytes) -> Partial:

@@ -57,14 +57,8 @@ class FileRecords:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
         self._lock = FileLock(self._path.with_name(self._path.name + ".lock"))
-        self._values: dict[str, bytes] = {}
         try:
-            if self._path.exists():
-                require_private(self._path)
-                self._values = msgspec.msgpack.decode(self._path.read_bytes(), type=dict[str, bytes])
-        except msgspec.MsgspecError:
-            self._lock.free()
-            raise StateError(f"{self._path} is damaged: this opener can't open anything more") from None
+            self._values = read_file(self._path)
         except BaseException:
             self._lock.free()
             raise
@@ -74,13 +68,25 @@ class FileRecords:
 
     def put(self, changes: Mapping[str, bytes | None]) -> None:
         self._lock.check()
-        kept = {name: value for name, value in {**self._values, **changes}.items() if value is not None}
-        write_atomically(self._path, msgspec.msgpack.encode(kept))
+        kept = MemoryRecords(self._values)
+        kept.put(changes)
+        write_atomically(self._path, msgspec.msgpack.encode(dict(kept)))
         self._values = kept
 
     def close(self) -> None:
         """Release the lock."""
         self._lock.free()
+
+
+def read_file(path: Path) -> MemoryRecords:
+    """The records in a file, which another process may have open; none if there is no file."""
+    if not path.exists():
+        return MemoryRecords()
+    require_private(path)
+    try:
+        return MemoryRecords(msgspec.msgpack.decode(path.read_bytes(), type=dict[str, bytes]))
+    except msgspec.MsgspecError:
+        raise StateError(f"{path} is damaged: this opener can't open anything more") from None
 
 
 class SqlRecords:

@@ -34,7 +34,6 @@ class Member:
     rejected: why the message that the transport holds now is refused, by its name there.
     ignored: number of messages older than what is held.
     away: why the transport is unavailable; None while it is not.
-    halted: why sending is halted; None while it is not.
     signs: the signs of life of the peers.
     """
 
@@ -48,7 +47,6 @@ class Member:
         self.rejected: dict[str, str] = {}
         self.ignored = 0
         self.away: str | None = None
-        self.halted: str | None = None
         self.signs = SignsOfLife()
         self._seal = seal
         self.clock = clock
@@ -68,6 +66,11 @@ class Member:
         self._shared = 0  # number of our release that is in the shared statistics
 
     # --- sending -------------------------------------------------------------------------------------
+
+    @property
+    def halted(self) -> str | None:
+        """Why sending is halted; None while it is not. A durable agent that is opened again stays halted."""
+        return self._seen.halted
 
     @property
     def waiting(self) -> bool:
@@ -133,9 +136,13 @@ class Member:
         except MessageRefused as error:
             self._refuse(self.agent.name, held, error)
             return
-        self.halted = self.halted or contradiction(self.agent, self._release, theirs)
-        if self.halted is not None:
-            raise LedgerMismatch(self.halted)
+        if self.halted is None:
+            why = contradiction(self.agent, self._release, theirs)
+            if why is None:
+                return
+            with self.agent.transaction():
+                self._seen.halt(why)
+        raise LedgerMismatch(str(self.halted))
 
     def _acknowledge(self) -> None:
         """Note in the ledger, if there is one, that the latest release has arrived, and so all before it.

@@ -88,6 +88,7 @@ from fedfairx.federation.transport.protocol import (
 from fedfairx.privacy import Budget, Privatizer, Release, SimulatedNoise, StreamPrivatizer
 from fedfairx.privacy.mechanisms.noise_share import RANGE_BITS
 from fedfairx.storage.privacy_ledger import LogDatabase
+from fedfairx.storage.transaction_log import Log
 from fedfairx.util.arrays import Array
 
 ROWS_KEPT = 4, 64  # the least and most of each member's latest rows that an opener keeps for those to come
@@ -1021,6 +1022,9 @@ def _acceptance_of(name: str, message: bytes) -> bytes:
 
 def _records_of(agent: Agent) -> Records:
     """Records in the agent's database, in the transactions of its ledger; in memory where it has none."""
-    if not agent.durable:
-        return MemoryRecords()
-    return SqlRecords(LogDatabase(agent.journal.log), "aggregation")
+    return stored_records(agent.journal.log) if agent.durable else MemoryRecords()
+
+
+def stored_records(log: Log) -> Records:
+    """The records in the database of a log."""
+    return SqlRecords(LogDatabase(log), "aggregation")

@@ -2,7 +2,8 @@
 
 A signature proves who made a roster or a release, not that it is the latest. So the highest roster version
 and each peer's highest release number are stored with a digest of their content, also after a peer has left:
-one that rejoins can't start again from an older release.
+one that rejoins can't start again from an older release. What shows that this agent is an old copy of itself
+is remembered, too: the transport may lose it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Seen:
         self._agent = agent
         self._roster: Numbered | None = None
         self.releases: dict[str, Numbered] = {}  # by sender
+        self.halted: str | None = None  # why this agent must send nothing any more
         self._tables: SeenTables | None = None
         if roster is not None and agent.durable:
             self._tables = SeenTables(agent.journal, roster.federation)
@@ -37,6 +39,7 @@ class Seen:
         """Read the stored state."""
         if self._tables is not None:
             self._roster, self.releases = self._tables.roster(), self._tables.releases()
+            self.halted = self._tables.halted()
 
     # --- rosters -------------------------------------------------------------------------------------
 
@@ -67,3 +70,9 @@ class Seen:
                 self.releases[name] = release.number, release.digest
                 if self._tables is not None:
                     self._tables.keep_release(name, self.releases[name])
+
+    def halt(self, why: str) -> None:
+        """Remember that this agent must send nothing any more."""
+        self.halted = why
+        if self._tables is not None:
+            self._tables.keep_halted(why)

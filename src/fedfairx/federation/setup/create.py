@@ -2,8 +2,10 @@
 
     roster.json              members and terms; for everybody
     convener/                federation.key signs rosters, authority.key certificates; keep it offline
-    hub/                     (with NATS) nats-server.conf, the hub's certificate, its operator's certificate
-                             (tls.crt) and settings, by which `federate bucket` makes the bucket
+    hub/                     (with NATS) nats-server.conf, for its operator to change, and members.conf, which
+                             it includes and which is made again whenever members change; the hub's
+                             certificate, its operator's certificate (tls.crt) and settings, by which
+                             `federate bucket` makes the bucket
                              (with Flower) the app, nodes' public keys, the certificate: for the SuperLink
     NAME/                    for each agent: roster.json, agent.key, its certificate (with Flower: its node's
                              key), its service's settings; with secure aggregation confirmed.json, once its
@@ -42,6 +44,8 @@ from fedfairx.util.files import write_atomically
 RESERVED = ("convener", HUB)
 PORTS = {"nats": 4222, "flower": 9092}
 TRANSPORTS = ("nats", "sqlite", "flower")
+CONFIGURATION = "nats-server.conf"  # of the hub
+MEMBERS = "members.conf"  # included by it
 
 
 def create_federation(
@@ -88,6 +92,8 @@ def create_federation(
         authority = _make_hub(base, roster, hosts=hosts, days=days)
     if transport == "nats":
         address = f"tls://{address}"
+        text = hub_configuration(roster, port=port or PORTS[transport])
+        write_atomically(base / "hub" / CONFIGURATION, text)
         _make_agent(base, HUB, None, authority, roster, hub=(transport, address), days=days)
     elif transport == "flower":
         make_hub(base / "hub")
@@ -114,6 +120,7 @@ def amend_federation(
     openers, begin: with secure aggregation, as for `Roster.amended`; confirm: as for `create_federation`.
     """
     base = Path(folder)
+    require_convener(base)
     before = Roster.read(base / "roster.json")
     convener = SigningKey.read(base / "convener" / "federation.key")
     hub = _hub_of(base, before)
@@ -145,6 +152,13 @@ def amend_federation(
     return roster
 
 
+def require_convener(base: Path) -> None:
+    """Refuse a folder that can't sign rosters."""
+    for file in ("roster.json", "convener/federation.key"):
+        if not (base / file).exists():
+            raise InvalidInput(f"folder must be the one that `federate init` made, with {file}, got {base}")
+
+
 def _confirm(base: Path, roster: Roster, confirm: bool) -> None:
     """With secure aggregation, confirm every member in each folder that has its key.
 
@@ -172,12 +186,11 @@ def _keys(agents: Mapping[str, str | None]) -> tuple[dict[str, SigningKey], dict
     return made, {name: made[name].public if name in made else str(agents[name]) for name in agents}
 
 
-def hub_configuration(roster: Roster, *, port: int | str = PORTS["nats"]) -> str:
-    """Configuration of nats-server: TLS, one identity for each member, and its permissions."""
-    users = ",\n".join(_user(name, roster) for name in (HUB, *roster.members))
-    return f"""# The hub of federation {roster.federation}, roster version {roster.version}.
-# Made by `fedfairx federate`. Run it in this folder: nats-server -c nats-server.conf
-# After a change of members: nats-server --signal reload
+def hub_configuration(roster: Roster, *, port: int = PORTS["nats"]) -> str:
+    """Configuration of nats-server, which its operator may change; `hub_members` has who is admitted."""
+    return f"""# The hub of federation {roster.federation}.
+# Run it in this folder: nats-server -c {CONFIGURATION}
+# Made once by `fedfairx federate init`: lines of your own stay. Who is admitted stands in {MEMBERS}.
 listen: "0.0.0.0:{port}"
 jetstream {{ store_dir: "jetstream" }}
 max_payload: 1048576
@@ -186,10 +199,19 @@ tls {{
   cert_file: "hub.crt"
   key_file: "hub.key"
   ca_file: "authority.crt"
-  verify_and_map: true  # nobody without a certificate; the address in it is the user's name below
+  verify_and_map: true  # nobody without a certificate; the address in it is the user's name
   timeout: 5
 }}
 
+include "{MEMBERS}"
+"""
+
+
+def hub_members(roster: Roster) -> str:
+    """What the configuration of nats-server includes: one identity for each member, and its permissions."""
+    users = ",\n".join(_user(name, roster) for name in (HUB, *roster.members))
+    return f"""# The members of federation {roster.federation}, roster version {roster.version}.
+# Made by `fedfairx federate` whenever members change. After that: nats-server --signal reload
 authorization {{
   users: [
 {users}
@@ -261,11 +283,10 @@ def _make_agent(
 
 
 def _spread(base: Path, roster: Roster, hub: tuple[str, str]) -> None:
-    """Write the roster into every member's folder, and the hub's configuration."""
-    transport, address = hub
-    if transport == "nats":
-        text = hub_configuration(roster, port=address.rpartition(":")[2])
-        write_atomically(base / "hub" / "nats-server.conf", text)
+    """Write the roster into every member's folder, and who the hub admits."""
+    if hub[0] == "nats":
+        (base / "hub").mkdir(mode=0o700, exist_ok=True)  # it may have been handed out
+        write_atomically(base / "hub" / MEMBERS, hub_members(roster))
     for name in (HUB, *roster.members):
         if (base / name / SETTINGS).exists():
             roster.write(base / name / "roster.json")

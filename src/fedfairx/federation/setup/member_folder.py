@@ -238,8 +238,13 @@ class MemberFolder:
 
     def _vault(self) -> FileRecords | None:
         """The vault of an opener, or of one that was an opener in the epoch before."""
-        path = Path(self._file("key")).with_name(VAULT)
-        return FileRecords(path) if path.exists() or self.name in self.roster.openers else None
+        opens = self.vault.exists() or self.name in self.roster.openers
+        return FileRecords(self.vault) if opens else None
+
+    @property
+    def vault(self) -> Path:
+        """Where the vault of an opener is."""
+        return Path(self._file("key")).with_name(VAULT)
 
     def update(self, member: Member | SecureMember) -> None:
         """Have a connected member follow this roster, which is later than its own."""

@@ -13,6 +13,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
 from fedfairx.errors import FedFairXError, StateError
+from fedfairx.federation.aggregation.opener import no_key
+from fedfairx.federation.aggregation.records import Stores, read_file
+from fedfairx.federation.exchange.secure_member import stored_records
 from fedfairx.federation.roster.certificates import (
     WARNED,
     Identity,
@@ -22,9 +25,12 @@ from fedfairx.federation.roster.certificates import (
 )
 from fedfairx.federation.roster.roster import Roster
 from fedfairx.federation.roster.signing_keys import SigningKey
-from fedfairx.federation.setup.create import hub_configuration
+from fedfairx.federation.setup.create import CONFIGURATION, MEMBERS, hub_members
 from fedfairx.federation.setup.member_folder import SETTINGS, MemberFolder
 from fedfairx.federation.transport.nats_subjects import HUB
+from fedfairx.storage.seen import halted_in
+from fedfairx.storage.transaction_log import Log
+from fedfairx.storage.verification import open_for_reading
 from fedfairx.util.files import require_private
 
 REPLICAS = 3  # servers that keep the bucket, where so many are named
@@ -42,8 +48,12 @@ class Finding:
         return not self.trouble
 
 
-def inspect(folder: str | os.PathLike[str]) -> list[Finding]:
-    """Check a federation's folder, or one member's."""
+#: Where the agent of the member with this folder is stored.
+Place = Callable[[Path], str]
+
+
+def inspect(folder: str | os.PathLike[str], *, database: Place | None = None) -> list[Finding]:
+    """Check a federation's folder, or one member's; with `database`, also what members have stored."""
     base = Path(folder)
     if not (base / "roster.json").exists():
         return [Finding(f"{base}", "roster.json is missing: not the folder of a federation or a member")]
@@ -53,14 +63,14 @@ def inspect(folder: str | os.PathLike[str]) -> list[Finding]:
     roster = Roster.read(base / "roster.json")
     members = ", ".join(roster.members)
     found = [signed, Finding(f"federation {roster.federation}, roster version {roster.version}: {members}")]
-    if (base / "nats-server.conf").exists():
+    if (base / CONFIGURATION).exists():
         return [*found, *_hub(base, roster), *_bucket(base)]
     if (base / SETTINGS).exists():
-        return [*found, *_agent(base, roster), *_bucket(base)]
+        return [*found, *_agent(base, roster), *_stored(base, database), *_bucket(base)]
     found += [*_convener(base / "convener", roster), *_hub(base / "hub", roster)]
     for name in roster.members:
         if (base / name).is_dir():
-            found += _agent(base / name, roster, name)
+            found += [*_agent(base / name, roster, name), *_stored(base / name, database)]
     strays = [path.parent.name for path in base.glob("*/agent.key") if path.parent.name not in roster.members]
     return found + [Finding(f"{name}: has left the federation; its folder can be deleted") for name in strays]
 
@@ -98,13 +108,17 @@ def _hub(folder: Path, roster: Roster) -> Iterator[Finding]:
             raise StateError(f"{folder / 'nodes' / missing[0]}.pub is missing")
 
     def configuration() -> None:
-        text = (folder / "nats-server.conf").read_text(encoding="utf-8")
+        text = "\n".join(_lines((folder / CONFIGURATION).read_text(encoding="utf-8")))
         if "verify_and_map: true" not in text:
             raise StateError("it must have verify_and_map: true, or it admits everybody")
-        if _users(text) != _users(hub_configuration(roster)):
-            raise StateError("its users or permissions differ from this roster's: generate it again")
+        if f'include "{MEMBERS}"' not in text:
+            raise StateError(f'it must have include "{MEMBERS}", which says who is admitted')
+        if "authorization" in text:
+            raise StateError(f"it must have no authorization of its own beside that of {MEMBERS}")
+        if _lines((folder / MEMBERS).read_text(encoding="utf-8")) != _lines(hub_members(roster)):
+            raise StateError(f"{MEMBERS} must be that of roster version {roster.version}: ask the convener")
 
-    if not folder.exists():
+    if not any((folder / name).exists() for name in ("hub.crt", CONFIGURATION)):
         yield Finding("the hub's files are not here: handed out, or a federation without a hub")
         return
     what = "hub: its certificate is issued by the authority and valid"
@@ -116,7 +130,7 @@ def _hub(folder: Path, roster: Roster) -> Iterator[Finding]:
     if (folder / "nodes").exists():
         yield _finding("hub: has the key of every member's SuperNode", nodes)
     else:
-        yield _finding("hub: nats-server.conf admits the members and nobody else", configuration)
+        yield _finding(f"hub: {CONFIGURATION} admits the members and nobody else", configuration)
 
 
 def _bucket(folder: Path) -> Iterator[Finding]:
@@ -142,8 +156,10 @@ def _bucket(folder: Path) -> Iterator[Finding]:
         yield _finding(f"{place.name}: the hub answers, and its bucket loses no messages", ask)
 
 
-def _users(configuration: str) -> list[str]:
-    return [line.strip() for line in configuration.partition("authorization")[2].splitlines() if line.strip()]
+def _lines(configuration: str) -> list[str]:
+    """The lines of a configuration, without comments."""
+    lines = (line.partition("#")[0].strip() for line in configuration.splitlines())
+    return [line for line in lines if line]
 
 
 def _agent(folder: Path, roster: Roster, name: str | None = None) -> Iterator[Finding]:
@@ -178,6 +194,38 @@ def _agent(folder: Path, roster: Roster, name: str | None = None) -> Iterator[Fi
         email = identity_of(named, roster.federation)
         what = f"{named}: its certificate is issued by the authority for it, and valid"
         yield _finding(what, lambda: _certificate(folder, "tls", email))
+
+
+def _stored(folder: Path, database: Place | None) -> Iterator[Finding]:
+    """Whether a member that has run can still send, and an opener open totals."""
+    try:
+        member = MemberFolder.read(folder)
+        place = "" if database is None else database(folder)
+    except (FedFairXError, OSError):
+        return  # said already
+    if not place or not ("://" in place or Path(place).exists()):
+        return
+    name, roster = member.name, member.roster
+
+    def halted() -> None:
+        with open_for_reading(place) as opened:
+            why = halted_in(opened, name, roster.federation)
+            stores = Stores(name, stored_records(Log(opened)))
+            for epoch in stores.accepted(roster.federation):
+                why = why or stores.sent(epoch.digest).halted
+        if why:
+            raise StateError(why)
+
+    def vault() -> None:
+        with open_for_reading(place) as opened:
+            stores = Stores(name, stored_records(Log(opened)), read_file(member.vault))
+            begun = any(each.number == roster.version for each in stores.accepted(roster.federation))
+            if begun and stores.secret(roster.federation, roster.version) is None:
+                raise StateError(no_key(name, roster.version))
+
+    yield _finding(f"{name}: sending is not halted", halted)
+    if name in roster.openers:
+        yield _finding(f"{name}: can open totals with {member.vault.name}", vault)
 
 
 def _confirmed(folder: Path) -> None:
