@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Mapping
 
 from fedfairx.agent.agent import Agent
 from fedfairx.errors import FedFairXError, StorageError, StorageUnavailable, require
-from fedfairx.federation.exchange.alive import SILENT
+from fedfairx.federation.exchange.alive import AHEAD, SILENT
 from fedfairx.federation.exchange.member import Peer
 from fedfairx.federation.exchange.secure_member import Progress, SecureMember
 from fedfairx.federation.roster.certificates import WARNED
 from fedfairx.federation.setup.member_folder import MemberFolder
-from fedfairx.federation.transport.protocol import named_by
+from fedfairx.federation.transport.protocol import alive_key, named_by
 from fedfairx.service.logs import AgentLog
 from fedfairx.util.formatting import duration
 
@@ -27,6 +27,7 @@ PATIENCE = 60.0  # seconds after a round's time, from which the log says whom it
 EVERY = 1.0  # seconds between two exchanges if nothing happens
 UNKNOWN = "?"  # one name for all senders that are not in the roster, since they can use any name
 DAY = 86_400.0  # seconds
+REASONS = 10  # why the peers can't be reached, that the log tells of before it is in touch again
 REFUSED = {  # why messages are refused, in words, by the reason that counts them
     "absurd": "no records could add up to these statistics, or they are fewer than before: it has a fault, "
     "or is hostile",
@@ -83,7 +84,7 @@ class Membership:
         self._rounds: list[int] = (slots * terms.times.rounds(terms.plan)).tolist()
         self._epoch, self._opened = 0, (0, 0)  # what the log has told of: the epoch, and the last total
         self._said: set[str] = set()
-        self._state = ""
+        self._cut_off: set[str] = set()  # why, as far as the log has told since it was last in touch
         self._silent: set[str] = set()
         self._judged: dict[
             str, int
@@ -128,14 +129,20 @@ class Membership:
 
     def _log(self) -> None:
         """Log what has changed: the connection, and each peer that is silent, differs or is refused, once."""
-        now = "halted" if self.member.halted else "away" if self.away else ""
-        if now != self._state:
-            self._state = now
-            if now:
-                self._logger.warning("not in touch with the federation: %s", self.trouble)
-            else:
-                self._logger.info("in touch with the federation again")
+        why = self.member.halted or self.away
+        if why is None and self._cut_off:
+            self._cut_off.clear()
+            self._logger.info("in touch with the federation again")
+        reason = "engine" if self.place.carried else why  # the text about an engine counts the seconds
+        if why is not None and reason not in self._cut_off and len(self._cut_off) < REASONS:
+            self._cut_off.add(str(reason))
+            self._logger.warning("not in touch with the federation: %s", why)
+        behind = self.behind
+        if behind is not None:
+            self._say_once(behind)
         for name, reason in self.refusals:
+            if reason == "clock" and behind is not None:
+                continue  # it is not theirs
             who = "senders that are not in the roster" if name == UNKNOWN else name
             self._say_once(f"messages of {who} are refused ({reason}): {REFUSED.get(reason, reason)}")
         silent = self.silent
@@ -277,7 +284,7 @@ class Membership:
     def trouble(self) -> str | None:
         """The most serious problem; None if there is none."""
         opening = None if self.secure is None else self.secure.trouble or None
-        return self.member.halted or self._not_taken or self.away or opening
+        return self.member.halted or self._not_taken or self.away or opening or self.behind
 
     @property
     def away(self) -> str | None:
@@ -286,6 +293,18 @@ class Membership:
         if self.place.carried and since > max(SILENT, 3.0 * self._gap):
             return f"the engine that carries messages has not come for {duration(since)}"
         return self.member.away
+
+    @property
+    def behind(self) -> str | None:
+        """That our clock is behind, if the signs of life of most peers are too far ahead of it; else None."""
+        rejected, peers = dict(self.member.rejected), self.peers
+        ahead = [name for name in peers if rejected.get(alive_key(name)) == "clock"]
+        if 2 * len(ahead) <= len(peers):
+            return None
+        return (
+            f"the clock here is more than {duration(AHEAD)} behind that of {', '.join(ahead)}: set it right; "
+            "until then they take this member for silent"
+        )
 
     @property
     def peers(self) -> dict[str, Peer]:

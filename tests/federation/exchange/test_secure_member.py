@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -102,6 +104,31 @@ def test_a_member_away_stops_totals_and_not_decisions(away: str) -> None:
     assert other.progress.waits_for == {}
     rows = [here.members[away].agent.past_release(number).count for number in (2, 3, 4)]
     assert rows[0] == rows[2]  # leaves of rounds that it missed are empty but for the first
+
+
+@pytest.mark.parametrize("error", [TransportUnavailable, TransportRefused])
+def test_while_the_transport_is_away_nobody_is_waited_for(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = secure_world().start_all()
+    here.round(1)
+    member = here.members["org2"]
+    with monkeypatch.context() as patch:
+        patch.setattr(here.transport, "latest", _raising(error))
+        here.now = float(BEGIN + 20)
+        with suppress(TransportRefused):  # the thread of `watch` notes it
+            member.exchange()
+        assert (member.progress.due, member.progress.opened, member.progress.waits_for) == (2, 1, {})
+        assert member.away == "not there"
+    member.exchange()
+    assert {*member.progress.waits_for} == {"org1", "org3", "org4"}
+
+
+def _raising(error: type[Exception]) -> Callable[[], dict[str, bytes]]:
+    def latest() -> dict[str, bytes]:
+        raise error("not there")
+
+    return latest
 
 
 @pytest.mark.parametrize("who", ["org1", "org4"], ids=["opener", "other"])

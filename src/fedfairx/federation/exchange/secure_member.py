@@ -36,6 +36,7 @@ from fedfairx.errors import (
     MessageRefused,
     PrivacyError,
     StateError,
+    TransportRefused,
     TransportUnavailable,
 )
 from fedfairx.federation.aggregation.agreement import Agreement, opener_key, read_opener_key, shown
@@ -129,6 +130,10 @@ class Progress:
     acceptances: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
     partials: tuple[str, ...] = ()
+
+    def without_names(self) -> Progress:
+        """The same without anybody who is waited for: nobody knows that while the transport is away."""
+        return replace(self, closings=(), keys=(), acceptances=(), rows=(), partials=())
 
     @property
     def waits_for(self) -> dict[str, str]:
@@ -872,9 +877,13 @@ class SecureMember:
                 self.away = None
             except TransportUnavailable as error:
                 self.away = str(error)
+            except TransportRefused as error:
+                self.away = str(error)
+                raise
             finally:
                 self._absorb()
-                self.progress = self._progress()
+                reached = self._progress()
+                self.progress = reached if self.away is None else reached.without_names()
             return self.away is None
 
     def _progress(self) -> Progress:

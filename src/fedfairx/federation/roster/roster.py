@@ -109,7 +109,8 @@ class Roster:
         """Refuse a private key that does not match the member's public key."""
         if name not in self.members:
             raise StateError(
-                f"{name!r} is not in the roster (version {self.version}), which has {', '.join(self.members)}"
+                f"{name!r} is not in the roster (version {self.version}), which has "
+                f"{', '.join(self.members)}: it may have been removed; ask the convener"
             )
         if self.members[name] != key.public:
             raise StateError(

@@ -90,6 +90,16 @@ def no_bucket(federation: str) -> TransportRefused:
     return TransportRefused(f"the hub has no bucket {stream_of_bucket(federation)}; {MAKE}")
 
 
+def reason_of(error: Exception) -> str:
+    """Why a connection failed, in words."""
+    if isinstance(error, TimeoutError | ConnectionAbortedError):  # or it does not even end a connection
+        return "it does not answer"
+    text = str(error) or type(error).__name__
+    if "authorization violation" in text.lower():
+        text += ": this member may have been removed from the federation; ask the convener"
+    return text
+
+
 # --- one request to the hub, of its operator or of `federate check` ----------------------------------------
 
 
@@ -151,7 +161,7 @@ def _ask(
     said: list[str] = []
 
     async def failed(error: Exception) -> None:
-        said.append(str(error) or type(error).__name__)
+        said.append(reason_of(error))
 
     async def ask() -> Answer:
         client = new_client(tls)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from fedfairx.errors import TransportRefused, TransportUnavailable, needs
-from fedfairx.federation.transport.nats.bucket import no_bucket, require_sound
+from fedfairx.federation.transport.nats.bucket import no_bucket, reason_of, require_sound
 from fedfairx.federation.transport.nats.mirror import Mirror
 from fedfairx.federation.transport.nats.tls import Tls, new_client
 from fedfairx.federation.transport.nats_subjects import inbox_of, news_of, stream_of_bucket, subject_of
@@ -124,7 +124,7 @@ class NatsTransport:
         except (NatsError, TimeoutError, OSError) as error:
             if self._refused:
                 raise TransportRefused(self._refused) from error
-            text = self._trouble or _text(error)
+            text = self._trouble or reason_of(error)
             raise TransportUnavailable(f"the hub can't be reached now: {text}") from error
 
     # --- in the loop's thread ------------------------------------------------------------------------
@@ -242,7 +242,7 @@ class NatsTransport:
             self._look_again()
 
         async def failed(error: Exception) -> None:
-            self._trouble = _text(error)
+            self._trouble = reason_of(error)
             if "permissions violation" in str(error).lower():
                 self._violated.set()
             if "authorization violation" in str(error).lower() and self._client is not None:
@@ -299,10 +299,5 @@ class NatsTransport:
                 await client.close()
 
     def _note(self, error: Exception) -> None:
-        self._trouble = _text(error)
+        self._trouble = reason_of(error)
         self._refused = str(error) if isinstance(error, TransportRefused) else ""
-
-
-def _text(error: Exception) -> str:
-    hangs = isinstance(error, TimeoutError | ConnectionAbortedError)  # or does not even end a connection
-    return "it does not answer" if hangs else str(error) or type(error).__name__
