@@ -673,7 +673,7 @@ def test_keys_of_agents_on_the_command_line(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_pages_choose_the_agent_and_links_keep_it(tmp_path: Path) -> None:
-    with two(str(tmp_path / "agent.db"), root_path="/fair") as client:
+    with two(str(tmp_path / "agent.db")) as client:
         decided(client, "news", {})
         page = client.get("/decisions").text
         assert "<option selected>shop</option><option>news</option>" in page

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import ssl
 from pathlib import Path
 
@@ -42,8 +43,57 @@ def test_without_a_key_this_machine_alone(place: str) -> None:
             assert answer.json()["type"].endswith(":host")
         for host in ("localhost:8000", "127.0.0.1", "[::1]:8000"):
             assert client.get("/v1/model", headers={"host": host}).status_code == 200
-    with pytest.raises(InvalidInput, match="host must be loopback while there is no key"):
-        open_service(settings_for(place, host="0.0.0.0"))
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ({"host": "0.0.0.0"}, "host must be loopback while there is no key, got host='0.0.0.0'"),
+        ({"trusted_proxies": "127.0.0.1"}, "trusted_proxies must be left out while there is no key"),
+        ({"root_path": "/fair"}, "root_path must be left out while there is no key, got root_path='/fair'"),
+        ({"tls_certificate": "c.pem", "tls_key": "k.pem"}, "tls_certificate must be left out while there is"),
+    ],
+    ids=lambda each: next(iter(each)) if isinstance(each, dict) else "",
+)
+def test_who_can_be_reached_needs_a_key(place: str, given: dict[str, str], rule: str) -> None:
+    remedy = "; `fedfairx keys create --role admin --data"
+    remedy = f"{remedy}base URL` makes one" if place.startswith("postgresql:") else remedy
+    with pytest.raises(InvalidInput, match=f"^{re.escape(rule)}.*{re.escape(remedy)}"):
+        open_service(settings_for(place, **given))
+    key = new_key(place, "admin")
+    with asking(place, **given) as client:
+        assert client.get("/v1/export").status_code == 401
+        assert client.get("/v1/export", headers=bearer(key)).status_code == 200
+
+
+def test_without_a_key_nothing_from_a_proxy(place: str) -> None:
+    """nginx sends the service's own address as the Host, unless it is told otherwise."""
+    sent = {"forwarded": "for=192.0.2.1", "x-real-ip": "192.0.2.1", "via": "1.1 proxy"}
+    sent |= {f"x-forwarded-{name}": "x" for name in ("for", "proto", "host", "port", "anything")}
+    with asking(place) as client:
+        for name, value in sent.items():
+            passed_on = {"headers": {name: value}}
+            answer = client.get("/v1/export", **passed_on)
+            assert (answer.status_code, name in answer.json()["detail"]) == (403, True)
+            assert client.put("/v1/agents/other", json={"dimension": 2}, **passed_on).status_code == 403
+            assert client.get("/", **passed_on).status_code == 403
+        assert client.get("/healthz", headers=sent).status_code == 200
+        assert client.get("/v1/export").status_code == 200
+    key = new_key(place, "admin")
+    with asking(place) as client:
+        assert client.get("/v1/export", headers=sent | bearer(key)).status_code == 200
+
+
+@pytest.mark.process
+def test_the_log_says_that_everybody_is_an_admin(tmp_path: Path) -> None:
+    place, said = str(tmp_path / "data" / "agent.db"), []
+    for _ in range(2):
+        running = Running(place, "--dimension", "3")
+        httpx.get(f"{running.url}/v1/model")
+        running.stop()
+        said.append(running.said.count("everybody on this machine is an admin; `fedfairx keys create"))
+        new_key(place, "admin")
+    assert said == [1, 0]
 
 
 def test_a_role_may_what_it_says(place: str) -> None:
@@ -143,12 +193,16 @@ def test_secrets_are_stored_hashed(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_tls(tmp_path: Path) -> None:
-    running = Running(str(tmp_path / "data" / "agent.db"), "--dimension", "3", *self_signed(tmp_path))
+    place = str(tmp_path / "data" / "agent.db")
+    (tmp_path / "data").mkdir()
+    key = new_key(place, "writer")
+    running = Running(place, "--dimension", "3", *self_signed(tmp_path))
     try:
         trusted = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
         url = running.url.replace("127.0.0.1", "localhost")
         assert url.startswith("https://")
-        assert httpx.post(f"{url}/v1/decisions", json=BODY, verify=trusted).status_code == 201
+        answer = httpx.post(f"{url}/v1/decisions", json=BODY, headers=bearer(key), verify=trusted)
+        assert answer.status_code == 201
     finally:
         running.stop()
 

@@ -233,8 +233,11 @@ def _status(running: Running) -> bytes:
 
 
 def test_a_handshake_that_does_not_come(tmp_path: Path) -> None:
+    from test_auth import new_key
+
+    new_key(str(tmp_path / "agent.db"), "writer")
     flags = ("--dimension", "3", "--header-seconds", "0.5", *self_signed(tmp_path))
-    running = Running(str(tmp_path / "data" / "agent.db"), *flags)
+    running = Running(str(tmp_path / "agent.db"), *flags)
     try:
         with closing(connect(running)) as one:
             assert rest(one) == b""

@@ -2,6 +2,7 @@
 
 Keys are stored as hashes and compared in constant time (`storage/api_keys.py`). Accepted keys are cached for
 a moment, by another hash. Once a key was created, keys are required, even after the last one is revoked.
+`service/factory.py` requires one as soon as the settings let others reach the service.
 """
 
 from __future__ import annotations
@@ -36,6 +37,11 @@ ROLES = {
 }
 SECONDS = 12 * 3_600  # duration of a session
 REMEMBERED = 2.0  # seconds for which a revoked key may still be accepted
+OF_PROXIES = (
+    b"forwarded",
+    b"via",
+    b"x-real-ip",
+)  # headers of what was passed on, like x-forwarded-*
 
 
 def is_loopback(host: str) -> bool:
@@ -113,26 +119,19 @@ def _hash(token: str) -> bytes:
 class Authenticator:
     """Accepts a request, or refuses it."""
 
-    def __init__(self, keys: ApiKeys, *, loopback: bool) -> None:
+    def __init__(self, keys: ApiKeys) -> None:
         self._keys = keys
-        self._loopback = loopback
         self._accepted: dict[bytes, ApiKey] = {}  # by a hash of the whole key
-        self.any_key = bool(keys.all())
+        self.any_key = bool(keys.all())  # from then on, every request needs one
         self.sessions = Sessions()
-
-    @property
-    def keys_needed(self) -> bool:
-        return self.any_key or not self._loopback
 
     async def check(self, request: Request, role: str) -> None:
         """Refuse a request without this role.
 
         `scope["role"]` is set to the role of the key, `scope["agents"]` to those that it is limited to.
         """
-        if not self.keys_needed:
-            if not _is_loopback_with_port(header_of(request, b"host") or "localhost"):
-                # another site's page in a browser on this machine, by a name that resolves to it
-                raise ProblemError("host", "The Host must be localhost while there is no key.")
+        if not self.any_key:
+            _refuse_from_elsewhere(request)
             request.scope["role"], request.scope["agents"] = "admin", None
             return
         key = await self.key_of(_credentials(request))
@@ -169,6 +168,17 @@ class Authenticator:
         self.any_key = self.any_key or bool(found)
         self._accepted.clear()
         self.sessions.keep({key.id for key in found if key.revoked is None})
+
+
+def _refuse_from_elsewhere(request: Request) -> None:
+    """Refuse a request that a proxy has passed on, or that names another host than this machine."""
+    for name, _ in request.scope["headers"]:
+        if name in OF_PROXIES or name.startswith(b"x-forwarded-"):
+            text = f"The header {name.decode('latin-1')} must be left out while there is no key."
+            raise ProblemError("host", text)
+    if not _is_loopback_with_port(header_of(request, b"host") or "localhost"):
+        # another site's page in a browser on this machine, by a name that resolves to it
+        raise ProblemError("host", "The Host must be localhost while there is no key.")
 
 
 def _credentials(request: Request) -> str:

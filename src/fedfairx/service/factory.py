@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fedfairx.errors import InvalidInput
+from fedfairx.errors import require
 from fedfairx.service.auth import Authenticator, is_loopback
 from fedfairx.service.service import Service
-from fedfairx.service.settings import Settings, make_data_folder, place_of
+from fedfairx.service.settings import Settings, key_command, make_data_folder, place_of
 from fedfairx.storage.api_keys import ApiKeys
 from fedfairx.storage.open_log import open_log
 
@@ -15,12 +15,9 @@ def open_service(settings: Settings) -> Service:
     make_data_folder(settings)
     log = open_log(place_of(settings))
     try:
-        auth = Authenticator(ApiKeys(log), loopback=is_loopback(settings.host))
-        if auth.keys_needed and not auth.any_key:
-            raise InvalidInput(
-                f"host must be loopback while there is no key, got host={settings.host!r}; "
-                "`fedfairx keys create --role writer` makes one"
-            )
+        auth = Authenticator(ApiKeys(log))
+        if not auth.any_key:
+            _require_local(settings)
         service = Service(settings, log, auth)
         try:
             service.agents.start()
@@ -31,3 +28,13 @@ def open_service(settings: Settings) -> Service:
         log.close()
         raise
     return service
+
+
+def _require_local(settings: Settings) -> None:
+    """Refuse settings by which others than this machine can reach a service that has no key."""
+    key = f"`{key_command(settings)}` makes one"
+    rule = "must be loopback while there is no key"
+    require(is_loopback(settings.host), "host", rule, settings.host, key)
+    for name in ("trusted_proxies", "root_path", "tls_certificate"):
+        value = getattr(settings, name)
+        require(not value, name, "must be left out while there is no key", value, key)

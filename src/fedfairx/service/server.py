@@ -18,7 +18,7 @@ from fedfairx.service.app import make_app
 from fedfairx.service.connections import Connection
 from fedfairx.service.logs import start_logging
 from fedfairx.service.service import Service
-from fedfairx.service.settings import Settings
+from fedfairx.service.settings import Settings, key_command
 
 TICKS = 10  # tenths of a second between two checks for slow clients, at most
 COLLECT = (50_000, 20, 50)  # pending decisions are many, and in no cycles
@@ -91,6 +91,9 @@ def serve(service: Service, *, begun: Callable[[Server], None] | None = None) ->
     `begun` is called once it listens. Raise `OlderCopy` if it ended because its database is not what it was.
     """
     start_logging(service.settings)
+    if not service.auth.any_key:
+        text = "there is no key, so everybody on this machine is an admin; `%s` makes one"
+        LOG.warning(text, key_command(service.settings))
     database = service.log.database
     server = Server(make_app(service), service.settings, begun, must_end=lambda: bool(database.ended))
     service.write_queue.requests = server.server_state.tasks

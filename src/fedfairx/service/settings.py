@@ -8,6 +8,7 @@ and may not contradict them.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
@@ -106,12 +107,12 @@ class Settings:
     noise_sd: upper limit of the rewards' sd, for exposure; if not given, half of the reward range, or 0.5.
     tolerance: what counts as within its entitlement; with 0.2, from 80 to 125 % of it.
     exposure_decisions: the latest decisions that a table of exposure is made from.
-    host: address to listen on; other than loopback needs a key first.
+    host: address to listen on; other than loopback needs an API key first.
     port: port to listen on; 0 takes any free one.
-    tls_certificate: PEM file of the certificate chain.
+    tls_certificate: PEM file of the certificate chain; needs an API key first.
     tls_key: PEM file of the certificate's private key.
-    trusted_proxies: addresses whose X-Forwarded-* headers are believed.
-    root_path: path under which a proxy shows the service.
+    trusted_proxies: addresses whose X-Forwarded-* headers are believed; needs an API key first.
+    root_path: path under which a proxy shows the service; needs an API key first.
     max_body: bytes of a request's body, at most.
     max_header: bytes of a request's address and headers, at most.
     max_connections: connections at once; above that, those whose clients send nothing are closed.
@@ -300,6 +301,12 @@ def schema_of(settings: Settings) -> Schema:
 def place_of(settings: Settings) -> str:
     """Where the agent is stored: a PostgreSQL address, or the file in the data folder."""
     return settings.database or str(Path(settings.data) / FILE)
+
+
+def key_command(settings: Settings) -> str:
+    """The command that makes a key for all that this service can do; the URL may hold a password."""
+    where = "--database URL" if settings.database else f"--data {shlex.quote(settings.data)}"
+    return f"fedfairx keys create --role admin {where}"
 
 
 def make_data_folder(settings: Settings) -> None:

@@ -36,7 +36,7 @@ def signed_in(request: Request) -> bool:
 async def check(service: Service, request: Request) -> None:
     """Refuse a request that may not see pages."""
     auth, token = service.auth, request.cookies.get(cookie(request))
-    if token is None or "authorization" in request.headers or not auth.keys_needed:
+    if token is None or "authorization" in request.headers or not auth.any_key:
         await auth.check(request, "reader")
         return
     key = auth.sessions.key_of(token)
@@ -59,7 +59,7 @@ async def take(service: Service, request: Request) -> Response:
     body = await request.body() if size <= LONGEST else b""
     key = parse_qs(body.decode("latin-1")).get("key", [""])[0].strip()
     auth, response = service.auth, _to(request, "/")
-    if not auth.keys_needed:
+    if not auth.any_key:
         await auth.check(request, "reader")
         return response
     found = await auth.key_of(key)
