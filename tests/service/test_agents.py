@@ -36,6 +36,7 @@ from service_helpers import CONTEXTS, Running, asking, settings_for, until
 
 BODY = {"contexts": CONTEXTS}
 SHOP: dict[str, Any] = {"dimension": 3, "window": 60.0, "mode": "live"}
+HIDDEN: dict[str, Any] = {**SHOP, "merit": "doubling:0.123"}
 NEWS: dict[str, Any] = {"actions": ["ann", "ben"], "reward_range": [0, 5], "merit": "doubling:0.5"}
 RATED: dict[str, Any] = {"features": {"price": [0, 10], "rating": [1, 5]}, "intercept": True, "slots": 2}
 
@@ -574,7 +575,15 @@ def test_an_archived_agent_decides_nothing_and_can_be_read(place: str) -> None:
 
 @pytest.fixture
 def keys(place: str) -> dict[str, dict[str, str]]:
+    """Those of `new_keys`, for the agents shop and news."""
+    return new_keys(place, shop=HIDDEN, news=NEWS)
+
+
+def new_keys(place: str, **agents: dict[str, Any]) -> dict[str, dict[str, str]]:
     """Headers by role: keys that are limited to news, and an admin's of all agents, "all"."""
+    with serving(place) as client:
+        for name, settings in agents.items():
+            make(client, name, settings)
     with open_keys(place_of(load(where(place), environment={}))) as made:
         found = {role: made.add(role, role, ["news"]) for role in ("reader", "writer", "admin")}
         found["all"] = made.add("all", "admin")
@@ -582,9 +591,7 @@ def keys(place: str) -> dict[str, dict[str, str]]:
 
 
 def filled(client: InProcessClient, headers: dict[str, str]) -> str:
-    """Agents shop, whose name and decisions nobody else may see, and news; return a decision of shop."""
-    make(client, "shop", {**SHOP, "merit": "doubling:0.123"}, headers=headers)
-    make(client, "news", NEWS, headers=headers)
+    """Decisions of news and of shop, whose name and decisions nobody else may see; return that of shop."""
     decided(client, "news", {}, headers=headers)
     actions = [{"id": f"unseen-{k}", "features": row} for k, row in enumerate(CONTEXTS)]
     return str(decided(client, "shop", {"actions": actions}, headers=headers)["decision_id"])
@@ -660,7 +667,14 @@ def test_a_session_has_the_limits_of_its_key(place: str, keys: dict[str, dict[st
 
 def test_keys_of_agents_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base = ["--data", str(tmp_path)]
-    assert main(["keys", "create", "--role", "reader", "--agents", "shop, news", *base]) == 0
+    create = ["keys", "create", "--role", "reader", "--agents", "shop, news", *base]
+    with serving(str(tmp_path / "agent.db")) as client:
+        make(client, "shop", SHOP)
+        assert main(create) == 2  # else whoever makes the agent would not know who has a key for it
+        rule = "agents must be names of agents that there are, got agents='news'; make the agent first"
+        assert rule in capsys.readouterr().err
+        make(client, "news", NEWS)
+        assert main(create) == 0
     assert main(["keys", "create", "--role", "reader", *base]) == 0
     for empty in ("", "shop,,news"):
         assert main(["keys", "create", "--role", "reader", "--agents", empty, *base]) == 2
@@ -760,17 +774,13 @@ def test_an_agent_may_have_features_by_name(tmp_path: Path) -> None:
 
 
 def test_warnings_are_logged_by_agent_and_shown_to_admins(
-    place: str,
-    keys: dict[str, dict[str, str]],
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    place: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Contexts far too long: each agent's log line has its name, once, and the overview tells it."""
     monkeypatch.setattr("fedfairx.service.service.TICK", 0.01)
+    keys = new_keys(place, news={"dimension": 3}, shop={"dimension": 3}, other={"dimension": 3})
     with warnings.catch_warnings(), serving(place) as client:
         warnings.simplefilter("ignore", ScaleWarning)
-        for name in ("news", "shop", "other"):
-            make(client, name, {"dimension": 3}, headers=keys["all"])
         for name in ("news", "shop"):
             decided(client, name, {"contexts": [[500.0, 0.0, 0.0], CONTEXTS[0]]}, headers=keys["all"])
             until(lambda name=name: f"agent {name}: contexts are longer than 10" in caplog.text)

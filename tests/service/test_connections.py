@@ -196,6 +196,27 @@ def test_what_is_no_http(narrow: Running) -> None:
             assert problem(rest(one)) == (400, "no-http")
 
 
+def test_what_proxies_read_in_different_ways(narrow: Running) -> None:
+    two = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nhOST: localhost\r\n\r\n"
+    old, new = (GET.replace(b"1.1", version) + b"\r\n" for version in (b"0.9", b"2.0"))
+    for sent in (two, old, new, b"GET /healthz\r\n\r\n"):
+        with closing(connect(narrow, sent)) as one:
+            answer = rest(one)
+            assert problem(answer) == (400, "no-http"), sent
+            assert b"HTTP/1.0 or HTTP/1.1, with one Host" in answer
+    for sent in (GET + b"Connection: close\r\n\r\n", b"GET /healthz HTTP/1.0\r\n\r\n"):
+        with closing(connect(narrow, sent)) as one:
+            assert rest(one).startswith(b"HTTP/1.1 200")
+
+
+def test_broken_requests_do_not_fill_the_log(tmp_path: Path) -> None:
+    with serving(tmp_path) as running:
+        for _ in range(50):
+            with closing(connect(running, b"nonsense\r\n\r\n")) as one:
+                assert problem(rest(one)) == (400, "no-http")
+    assert running.said.count("Invalid HTTP request received") == 10
+
+
 def test_too_many_connections(tmp_path: Path) -> None:
     """1500 half-sent requests were all held; now those go that are old, and whoever asks is answered."""
     with serving(tmp_path, max_connections=50, header_seconds=600) as running, ExitStack() as stack:

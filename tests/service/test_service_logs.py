@@ -131,7 +131,7 @@ def test_the_format_comes_from_any_source(tmp_path: Path, monkeypatch: pytest.Mo
     assert load({}, environment={"FEDFAIRX_LOG_FORMAT": "json"}).log_format == "json"
     root = logging.Logger("root")
     monkeypatch.setattr(logging, "root", root)
-    monkeypatch.setattr(logs.logging, "getLogger", lambda: root)
+    monkeypatch.setattr(logs.logging, "getLogger", lambda name="": logging.Logger(name) if name else root)
     monkeypatch.setattr(logs.logging, "captureWarnings", lambda _: None)
     start_logging(load({"log_format": "json", "log_level": "warning"}, environment={}))
     (handler,) = root.handlers
@@ -167,3 +167,21 @@ def test_middleware_sees_every_request(tmp_path: Path, monkeypatch: pytest.Monke
         decide(client)
         assert client.get("/healthz").headers["x-request-id"]
     assert seen == ["lifespan", "/v1/decisions", "/healthz"]
+
+
+def test_warnings_of_broken_requests_are_limited_in_number() -> None:
+    now, written = [0.0], io.StringIO()
+    logger, handler = logging.Logger("of a server"), logging.StreamHandler(written)
+    logger.addHandler(handler)
+    logger.addFilter(logs.Limited(lambda: now[0]))
+    for now[0] in (0.0, 59.0):
+        for _ in range(500):
+            logger.warning("broken")
+        logger.warning("of another text")
+        logger.error("an error")
+    said = written.getvalue().splitlines()
+    assert {text: said.count(text) for text in said} == {"broken": 10, "of another text": 2, "an error": 2}
+    now[0] = 60.0
+    logger.warning("broken")
+    logger.warning("broken")
+    assert written.getvalue().splitlines()[len(said) :] == ["broken (990 more were not logged)", "broken"]

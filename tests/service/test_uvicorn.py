@@ -30,7 +30,7 @@ PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 #: Attributes of a connection, by what holds them, and those of its server.
 OF_CONNECTION = {
     "connection_made", "connections", "cycle", "data_received", "flow", "headers", "on_body", "on_header",
-    "scope", "send_400_response", "transport", "url",
+    "on_headers_complete", "parser", "scope", "send_400_response", "transport", "url",
 }  # fmt: skip
 OF_CYCLE = {"disconnected", "message_event", "more_body", "response_complete", "response_started", "scope"}
 OF_FLOW = {"write_paused"}

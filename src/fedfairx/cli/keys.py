@@ -25,7 +25,7 @@ class Keys(Output):
     what: what to do.
     role: role of the new key; required by create.
     name: who will use the new key, shown by list.
-    agents: names of the agents that the new key is for, as shop,news; * is all.
+    agents: names of the agents that the new key is for, as shop,news, which must be there; * is all.
     key_file: a file with the new key, made elsewhere, such as the secret of a container; nothing changes if
         the service has this key already.
     id: id of the key to revoke, as shown by list.

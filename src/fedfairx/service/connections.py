@@ -22,6 +22,7 @@ from fedfairx.service.problems import ProblemError, answer
 from fedfairx.service.settings import Settings
 
 HEADER, BODY = "header", "body"
+VERSIONS = ("1.1", "1.0")
 
 
 class Connection(HttpToolsProtocol):
@@ -80,6 +81,14 @@ class Connection(HttpToolsProtocol):
         if not self._header_is_whole():
             HttpToolsProtocol.on_header(self, name, value)
 
+    def on_headers_complete(self) -> None:
+        """Refuse what proxies read in different ways; an error here is answered as any that is not HTTP."""
+        if self.parser.get_http_version() not in VERSIONS:
+            raise ValueError
+        if sum(name == b"host" for name, _ in self.headers) > 1:
+            raise ValueError
+        HttpToolsProtocol.on_headers_complete(self)
+
     def on_body(self, body: bytes) -> None:
         self._has_body = True
         HttpToolsProtocol.on_body(self, body)
@@ -91,8 +100,9 @@ class Connection(HttpToolsProtocol):
         rule = f"A header, or the trailers, must be at most {self._most} bytes (max_header)."
         self._refuse(ProblemError("long-header", rule))
 
-    def send_400_response(self, msg: str) -> None:
-        self._refuse(ProblemError("no-http", msg))
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 (uvicorn's text says less)
+        rule = "It must be HTTP/1.0 or HTTP/1.1, with one Host at most and a path in ASCII."
+        self._refuse(ProblemError("no-http", rule))
 
     # --- seconds -------------------------------------------------------------------------------------
 

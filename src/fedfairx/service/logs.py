@@ -7,8 +7,9 @@ import logging
 import random
 import re
 import sys
+import time
 import warnings
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
@@ -20,6 +21,8 @@ from fedfairx.service.settings import Settings
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 HEADER = b"x-request-id"
 _SANE = re.compile(rb"[A-Za-z0-9._:+=/@-]{1,128}").fullmatch
+MINUTE = 60.0  # seconds
+PER_MINUTE = 10  # warnings of one text that are logged
 _FIELDS = ("operation", "status", "seconds", "agent")  # of a request's line, and of an agent's
 
 
@@ -70,6 +73,33 @@ class Lines(logging.Formatter):
         return json.dumps(found)
 
 
+class Limited(logging.Filter):
+    """Lets a few warnings of each text pass in a minute: anybody can send requests that are broken.
+
+    The first one of a later minute says how many were left out.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._counts: dict[str, tuple[float, int]] = {}  # text → when its minute began, and how many came
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno != logging.WARNING:
+            return True
+        text, now = record.msg, self._clock()
+        since, count = self._counts.get(text, (now, 0))
+        if now - since >= MINUTE:
+            if count > PER_MINUTE:
+                record.msg = f"{text} ({count - PER_MINUTE} more were not logged)"
+            since, count = now, 0
+        self._counts[text] = since, count + 1
+        return count < PER_MINUTE
+
+
+OF_UVICORN = Limited()
+
+
 def start_logging(settings: Settings) -> None:
     """Log to stderr, warnings too; of an application that has configured logging, change only the format."""
     as_json = settings.log_format == "json"
@@ -79,5 +109,6 @@ def start_logging(settings: Settings) -> None:
     for each in logging.getLogger().handlers:
         if as_json and type(each) is logging.StreamHandler:  # OpenTelemetry's, with ids of traces
             each.setFormatter(handler.formatter)
+    logging.getLogger("uvicorn.error").addFilter(OF_UVICORN)
     logging.captureWarnings(True)
     warnings.simplefilter("ignore", ScaleWarning)  # `ServedAgent.log_warnings` names the agent

@@ -33,7 +33,7 @@ LOG = logging.getLogger("fedfairx.service")
 #: name → (status, title, remedy)
 KINDS: dict[str, tuple[int, str, str]] = {
     "malformed": (400, "The body is not JSON", "Send one JSON object as UTF-8, without NaN or infinity."),
-    "no-http": (400, "The request is not HTTP", "Send HTTP/1.1, with a path in ASCII."),
+    "no-http": (400, "The request is not HTTP", "Send HTTP/1.1, with one Host and a path in ASCII."),
     "unauthenticated": (401, "An API key is required", "Send the header Authorization: Bearer KEY."),
     "forbidden": (403, "This API key does not allow the request", "Use a key with the role for it."),
     "cross-site": (403, "Cross-site request refused", "Send it from a program, or a page of this service."),

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from fedfairx.errors import InvalidInput, StorageUnavailable
+from fedfairx.errors import InvalidInput, StorageUnavailable, require
 from fedfairx.storage.database import Row
 from fedfairx.storage.open_log import open_database
 from fedfairx.storage.schema import create_tables
@@ -63,7 +63,7 @@ class ApiKeys:
     def add(
         self, name: str, role: str, agents: Collection[str] | None = None, *, text: str | None = None
     ) -> str:
-        """Create a key, for all agents or some, and return the text that its holder must send.
+        """Create a key, for all agents or some that there are, and return the text that its holder must send.
 
         text: of a key that was made elsewhere; nothing changes if it is stored already.
         """
@@ -81,6 +81,10 @@ class ApiKeys:
             raise InvalidInput(
                 f"key must have a new id, got {identity}, which was used for another or revoked one"
             )
+        there = {name for (name,) in self._log.database.read("SELECT name FROM agents")}
+        for agent in sorted(same or ()):  # whoever makes an agent would not know who has a key for it
+            rule = "must be names of agents that there are"
+            require(agent in there, "agents", rule, agent, "make the agent first")
         with self._log.step() as log:
             log.write(
                 f"INSERT INTO api_keys ({_COLUMNS}, hash) VALUES (?, ?, ?, ?, NULL, ?, ?)",

@@ -44,6 +44,16 @@ def opens(client: Any, token: str, path: str = "/exposure") -> bool:
     return bool(answer.status_code == 200)
 
 
+def test_the_page_to_sign_in_names_no_agent(client: Any) -> None:
+    """Anybody can see it."""
+    new_key(client, "reader")
+    (name,) = client.app_service.agents.known
+    assert name in client.get("/", headers={"authorization": f"Bearer {new_key(client, 'reader')}"}).text
+    for answer in (client.get("/sign-in"), client.get("/"), client.post("/sign-in", data={"key": "a.b"})):
+        assert 'action="/sign-in"' in answer.text
+        assert name not in answer.text
+
+
 def test_one_signs_in_and_out(client: Any) -> None:
     key = new_key(client, "reader")
     assert client.get("/").status_code == 401

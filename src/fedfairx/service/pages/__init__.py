@@ -58,24 +58,24 @@ def pages(service: Service) -> list[BaseRoute]:
             service.agents.row(name)
             return _to_agent(request, name, PAGES.get(shown, PAGES["overview"])[0])
         except Exception as error:
-            return _failed(service, request, error)
+            return _failed(request, error)
 
     async def sign_in(request: Request) -> Response:
         try:
             if request.method == "POST":
                 return await access.take(service, request)
-            return access.offer(service, root=_root(request), status=200)
+            return access.offer(root=_root(request), status=200)
         except Exception as error:
-            return _failed(service, request, error)
+            return _failed(request, error)
 
     async def sign_out(request: Request) -> Response:
         try:
             return access.leave(service, request)
         except ProblemError as error:
-            return _failed(service, request, error)
+            return _failed(request, error)
 
     async def asset(request: Request) -> Response:
-        return static(request.path_params["name"]) or _failed(service, request, ProblemError("not-found", ""))
+        return static(request.path_params["name"]) or _failed(request, ProblemError("not-found", ""))
 
     return [
         *routes,
@@ -128,16 +128,16 @@ def _shown(service: Service, name: str, show: Show) -> Callable[[Request], Await
             path = "" if named is None else _agent_path(named)
             return page(name, view=view, frame=frame, root=_root(request), agent=path)
         except Exception as error:  # its text must not reach a page
-            return _failed(service, request, error)
+            return _failed(request, error)
 
     return endpoint
 
 
-def _failed(service: Service, request: Request, error: Exception) -> Response:
+def _failed(request: Request, error: Exception) -> Response:
     """The page of a problem; for one without a valid key, the sign-in page."""
     problem, root = problem_of(error), _root(request)
     status, title, remedy = KINDS[problem.kind]
     if status == 401:
-        return access.offer(service, root=root)
+        return access.offer(root=root)
     values = {"title": title, "detail": problem.detail, "remedy": remedy}
     return page("problem", status=status, frame=None, root=root, **values)

@@ -45,11 +45,9 @@ async def check(service: Service, request: Request) -> None:
     request.scope.update(role=key.role, agents=key.agents)
 
 
-def offer(service: Service, *, root: str, status: int = 401, wrong: bool = False) -> Response:
-    """The page that asks for a key."""
-    known = list(service.agents.known)
-    whose = known[0] if len(known) == 1 else ""
-    return page("sign-in", status=status, wrong=wrong, frame=None, whose=whose, root=root)
+def offer(*, root: str, status: int = 401, wrong: bool = False) -> Response:
+    """The page that asks for a key. It names no agent: anybody can see it."""
+    return page("sign-in", status=status, wrong=wrong, frame=None, root=root)
 
 
 async def take(service: Service, request: Request) -> Response:
@@ -64,7 +62,7 @@ async def take(service: Service, request: Request) -> Response:
         return response
     found = await auth.key_of(key)
     if found is None or "reader" not in ROLES[found.role]:
-        return offer(service, root=request.scope.get("root_path", ""), wrong=True)
+        return offer(root=request.scope.get("root_path", ""), wrong=True)
     response.set_cookie(
         cookie(request),
         auth.sessions.begin(found),
