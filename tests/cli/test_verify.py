@@ -140,7 +140,7 @@ def test_a_state_that_does_not_come_of_the_log(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_what_it_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, version in (("old.db", 7), ("later.db", 9)):
+    for name, version in (("old.db", 8), ("later.db", 10)):
         live(str(tmp_path / name))
         with closing(sqlite3.connect(tmp_path / name, isolation_level=None)) as file:
             file.execute("UPDATE fedfairx SET version = ?", (version,))
@@ -149,8 +149,11 @@ def test_what_it_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     (tmp_path / "empty").mkdir()
     (tmp_path / "text").write_text("no database")
     for argv, said in (
-        (["--data", str(tmp_path / "old.db")], "old.db has version 7, written before the first release"),
-        (["--data", str(tmp_path / "later.db")], "later.db has version 9, and this fedfairx reads version 8"),
+        (["--data", str(tmp_path / "old.db")], "old.db has version 8, written before the first release"),
+        (
+            ["--data", str(tmp_path / "later.db")],
+            "later.db has version 10, and this fedfairx reads version 9",
+        ),
         (["--data", str(tmp_path / "new.db"), "--agent", "east"], "agent must be one that there is, 'north'"),
         (["--data", str(tmp_path / "empty")], "there is no file"),
         (["--data", str(tmp_path / "text")], "file is not a database"),

@@ -20,6 +20,7 @@ from fedfairx.privacy import Centring
 from fedfairx.storage import DecisionNote, Deletion
 from fedfairx.storage.amendments import Amendments
 from fedfairx.storage.queries import latest, learnt, records
+from fedfairx.storage.seals import DIGEST, PREVIOUS, SALT, seal_outcome
 from fedfairx.storage.verification import LogCheck, check_logs, open_for_reading
 from states import told
 
@@ -217,7 +218,9 @@ def test_only_an_event_makes_a_row_without_content_sound(place: str) -> None:
     assert f"step {number} is not as it was written" in (found.damage or "")
 
 
-@pytest.mark.parametrize("change", ["propensity = 0.111", "key = 'k'", "names = '[]'", "policy = seal"])
+@pytest.mark.parametrize(
+    "change", ["propensity = 0.111", "key = 'k'", "names = '[]'", "policy = seal", "seal = 7"]
+)
 @pytest.mark.parametrize("which", [0, 1])  # one that waits, and one that was dropped
 def test_no_other_change_is_hidden_by_a_drop(tmp_path: Path, which: int, change: str) -> None:
     place = str(tmp_path / "agent.db")
@@ -234,7 +237,7 @@ def test_no_other_change_is_hidden_by_a_drop(tmp_path: Path, which: int, change:
 
 def test_content_that_was_removed_is_not_hidden_by_a_drop_of_others(tmp_path: Path) -> None:
     blank = "contexts = x'', policy = x'', theta = x'', action = 0, drawn = 0, propensity = 0, "
-    blank += "mode = 'live', baseline = NULL, model_version = 0, key = NULL"
+    blank += "mode = 'live', baseline = NULL, model_version = 0, key = NULL, seal = substr(seal, 1, 32)"
     with ffx.Agent.open(tmp_path / "agent.db", dimension=D, seed=0) as agent:
         ids = live(agent, Clock(agent), 10)
         agent.drop_contexts(before=START + 8)
@@ -338,6 +341,63 @@ def test_no_byte_of_it_stays(tmp_path: Path) -> None:
         said = str(agent.delete_person("a-person-of-note"))
         assert said.startswith("Deleted: 1 decision and 1 reward; 0 decisions waited")
     assert not any(trace in content(place) for trace in traces)
+
+
+def test_a_guess_of_what_was_deleted_fits_no_digest(tmp_path: Path) -> None:
+    """The salts go with the content: of decisions, also one that waits, of a reward and its replacement."""
+    place = str(tmp_path / "agent.db")
+    with ffx.Agent.open(place, dimension=D, seed=0) as agent:
+        live(agent, Clock(agent), 20)
+        made, waits = agent.decide(np.eye(D)), agent.decide(np.eye(D))
+        agent.observe(made, reward=1.0, person="patient-4711")
+        agent.observe(made, reward=0.0, replace=True)
+        execute = agent.journal.log.database.execute
+        guesses = agent.journal.outcomes(made.number)
+        numbers = (made.number, waits.number)
+        seals = [
+            seal
+            for (seal,) in execute("SELECT seal FROM decisions WHERE seq IN (?, ?) ORDER BY seq", numbers)
+        ] + [row[-1] for row in guesses]
+        salts = {seal[SALT] for seal in seals}
+        assert [len(salt) for salt in salts] == 4 * [16]
+        assert all(salt in content(place) for salt in salts)
+        agent.delete_person("nobody", decisions=[waits])
+        agent.delete_person("patient-4711")
+        assert not any(salt in content(place) for salt in salts)  # while it is open, too
+        for guess, (after,) in zip(
+            guesses,
+            execute("SELECT seal FROM outcomes WHERE decision = ? ORDER BY seq", (made.number,)),
+            strict=True,
+        ):
+            assert after == guess[-1][:32]
+            assert seal_outcome(after[PREVIOUS], guess[-1][SALT], guess)[DIGEST] == after[DIGEST]
+            for salt in (b"", after[PREVIOUS], after[DIGEST]):
+                assert seal_outcome(after[PREVIOUS], salt, guess)[DIGEST] != after[DIGEST]
+    assert not any(salt in content(place) for salt in salts)
+    assert check(place).deleted == 5  # with the outcome of the one that waited
+
+
+def test_a_log_that_was_learnt_loses_its_salt_with_its_rows(place: str) -> None:
+    with ffx.Agent.open(place, dimension=D, seed=0) as agent:
+        live(agent, Clock(agent), 20)  # the 13th of which learns
+        dropped = agent.drop_contexts(before=START + 15)
+        question = "SELECT LENGTH(body), LENGTH(seal) FROM events WHERE kind = 'learn'"
+        assert agent.journal.log.database.execute(question) == [(8, 32)]
+        agent.verify()
+    assert check(place).dropped == dropped
+
+
+def test_a_row_without_content_that_has_a_salt_is_damaged(place: str) -> None:
+    """Else the salt of one that was deleted could be put back, for guesses, unnoticed."""
+    with ffx.Agent.open(place, dimension=D, seed=0) as agent:
+        live(agent, Clock(agent), 10)
+        agent.delete_person("p0")
+        database = agent.journal.log.database
+        ((seq, seal),) = database.execute("SELECT seq, seal FROM outcomes WHERE status = 'deleted' LIMIT 1")
+        database.execute("UPDATE outcomes SET seal = ? WHERE seq = ?", (seal + bytes(16), seq))
+    with open_for_reading(place) as reader:
+        (found,) = check_logs(reader)
+    assert f"step {seq} is not as it was written" in (found.damage or "")
 
 
 def test_what_waits_is_withdrawn_and_what_others_have_stays(place: str, tmp_path: Path) -> None:

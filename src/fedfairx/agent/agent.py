@@ -1232,6 +1232,7 @@ class Agent:
         else:
             sent = sum(replacement.sealed_by(journal, found.outcome) is not None for found in learnt)
         erasure.delete_rows(journal, blank, gone)
+        store.snapshot_due = True  # and what was deleted is overwritten
         journal.log.settle()
         for number in sorted({each.decision for each in gone} - {*blank}):
             replacement.sum_again(journal, number)

@@ -1,7 +1,7 @@
 """Steps that change what earlier rows mean: contexts that were dropped, records that were deleted, rollbacks.
 
 Each is an event in the chain. A row without content is sound only if one of these events covers it. Its seal
-stays as it was written, so that the chain through it still fits.
+loses the salt and keeps both digests, so that the chain through it still fits.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from math import inf
 from typing import Any
 
 from fedfairx.storage.database import Row
+from fedfairx.storage.seals import SALT
 from fedfairx.util.formatting import counted
 
 KINDS = ("drop", "delete", "rollback")
@@ -93,7 +94,9 @@ def amendments(events: Iterable[tuple[int, str, bytes]]) -> Amendments:
 
 
 def is_blank(table: str, row: Row) -> bool:
-    """Whether a row of `DECISION`, `OUTCOME` or `EVENT` has no content."""
+    """Whether a row of `DECISION`, `OUTCOME` or `EVENT`, and its seal, has no content and no salt."""
+    if not isinstance(row[-1], bytes) or len(row[-1]) != SALT.start:
+        return False
     if table == "decisions":
         return not any(row[3:9]) and row[9:18] == ("live", None, 0.0, 0, *5 * (None,))
     if table == "outcomes":

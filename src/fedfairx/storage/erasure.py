@@ -1,7 +1,7 @@
 """Content that leaves the log: contexts that are older than they must be, and the records of a person.
 
-A row that loses its content keeps its number, its time and its seal. What is written is an event in the chain
-(`amendments`) that says which rows these are, and the rows themselves.
+A row that loses its content keeps its number, its time and its seal, without the salt. What is written is an
+event in the chain (`amendments`) that says which rows these are, and the rows themselves.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from fedfairx.storage.amendments import STEPS, marks
 from fedfairx.storage.database import Ask
 from fedfairx.storage.journal import SOME, WITH_CONTENT, Journal
+from fedfairx.storage.seals import WITHOUT_SALT
 from fedfairx.util.formatting import counted
 
 #: What stays of a decision; of several slots, their weights and the positions of their actions.
-_KEPT = "seq, agent, time, slots, seal"
+_KEPT = "seq, agent, time, slots"
 _BLANK = (
-    f"INSERT INTO decisions ({_KEPT}, contexts, policy, theta, action, drawn, propensity) "
+    f"INSERT INTO decisions ({_KEPT}, seal, contexts, policy, theta, action, drawn, propensity) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _ENDED = (
@@ -59,7 +60,8 @@ class Old:
         more = min(1, limit - len(numbers))  # a log may be long
         question = f"SELECT seq, body {_LEARNT} LIMIT ?"
         for seq, body in log.write(question, (agent, self.before, self.until, more)):
-            log.write("UPDATE events SET body = ? WHERE agent = ? AND seq = ?", (body[:STEPS], agent, seq))
+            emptied = f"UPDATE events SET body = ?, seal = {WITHOUT_SALT} WHERE agent = ? AND seq = ?"
+            log.write(emptied, (body[:STEPS], agent, seq))
             numbers.append(seq)
         return len(numbers)
 
@@ -95,7 +97,7 @@ def blank_decisions(journal: Journal, numbers: Sequence[int]) -> None:
     for at in range(0, len(numbers), SOME):
         values = (journal.agent, *numbers[at : at + SOME])
         where = f"FROM decisions WHERE agent = ? AND seq IN ({marks(values[1:])})"
-        rows = log.write(f"SELECT {_KEPT} {where} ORDER BY seq", values)
+        rows = log.write(f"SELECT {_KEPT}, {WITHOUT_SALT} {where} ORDER BY seq", values)
         log.write(f"DELETE {where}", values)
         log.database.execute_many(_BLANK, [(*row, b"", b"", b"", 0, 0, 0.0) for row in rows])
 
@@ -190,7 +192,8 @@ def delete_rows(journal: Journal, decisions: Sequence[int], outcomes: Iterable[E
         whole = each.decision in decisions or each.slot > 0
         status = "deleted" if whole and each.status == "rewarded" else each.status
         journal.log.write(
-            "UPDATE outcomes SET reward = NULL, person = NULL, status = ? WHERE agent = ? AND seq = ?",
+            f"UPDATE outcomes SET reward = NULL, person = NULL, status = ?, seal = {WITHOUT_SALT} "
+            "WHERE agent = ? AND seq = ?",
             (status, journal.agent, seq),
         )
     body = {"rows": sorted((*decisions, *ended))}

@@ -34,18 +34,20 @@ from fedfairx.storage.records import (
 )
 from fedfairx.storage.seals import (
     DECISION,
+    DIGEST,
     EVENT,
     NO_TEXTS,
     OUTCOME,
-    SIZE,
+    PREVIOUS,
+    SALT,
     START,
     columns,
-    decision_digest,
     packed_rest,
     seal_decision,
     seal_event,
     seal_other,
     seal_outcome,
+    seal_packed_decision,
 )
 from fedfairx.storage.transaction_log import TABLES, Log, event_body, event_content
 from fedfairx.util.arrays import Array, Coordinates
@@ -70,7 +72,8 @@ SOME = 500  # decisions that are asked for in one query
 MIDDLE = 8  # snapshots between the first and the last two
 MIDDLE_BYTES = 1 << 26  # and how much they may take
 _D, _O = len(DECISION.split(", ")) + 1, len(OUTCOME.split(", ")) + 1
-Seal = Callable[[bytes, Row], bytes]  # the seal of a row, by the digest of the row before it
+#: The seal of a row, by the digest of the row before it and a salt.
+Seal = Callable[[bytes, bytes, Row], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +191,9 @@ class Journal:
         policy, theta = packed[: 8 * arms], packed[8 * arms : end]
         row: Row = (number, agent, log.time, packed_contexts(rows), policy, theta, action, drawn, propensity)
         rest, head = self._note_columns(number, names, note, slots), log.heads.get(agent) or self.head()
-        digest = decision_digest(head, row, packed_rest(self.origins.of(number) or "", rest))
-        self._buffer("decisions", row + rest, head, digest)
+        rest_packed = packed_rest(self.origins.of(number) or "", rest)
+        seal = seal_packed_decision(head, next(log.salts), row, rest_packed)
+        self._buffer("decisions", row + rest, seal)
         return log.time
 
     def append_decisions(
@@ -229,9 +233,9 @@ class Journal:
                 action,
                 share,
             )
-            digest = decision_digest(head, row, rest_packed)
-            buffer.append((*row, *rest, bytearray(head + digest)))
-            head = digest
+            seal = seal_packed_decision(head, next(log.salts), row, rest_packed)
+            buffer.append((*row, *rest, bytearray(seal)))
+            head = seal[DIGEST]
         self.unsaved += count
         log.heads[agent] = head
         log.touched.add(agent)
@@ -292,15 +296,15 @@ class Journal:
     def _append(self, table: str, row: Row, seal: Seal) -> None:
         """Buffer a row under the seal that follows the agent's last row."""
         head = self.log.heads.get(self.agent) or self.head()
-        self._buffer(table, row, head, seal(head, row)[SIZE:])
+        self._buffer(table, row, seal(head, next(self.log.salts), row))
 
-    def _buffer(self, table: str, row: Row, head: bytes, digest: bytes) -> None:
-        """Buffer a row with its digest, and `head`, that of the agent's last row."""
+    def _buffer(self, table: str, row: Row, seal: bytes) -> None:
+        """Buffer a row with its seal."""
         self._require_open()
         log, agent = self.log, self.agent
-        log.heads[agent] = digest
+        log.heads[agent] = seal[DIGEST]
         log.touched.add(agent)
-        log.rows[table].append((*row, bytearray(head + digest)))
+        log.rows[table].append((*row, bytearray(seal)))
         log.written += 1
 
     def _require_open(self) -> None:
@@ -413,7 +417,7 @@ class Journal:
             for table in TABLES
             for row in self.log.database.execute(question.format(table), (self.agent, bound))
         ]
-        return bytes(max(newest)[1])[SIZE:] if newest else START
+        return bytes(max(newest)[1])[DIGEST] if newest else START
 
     def steps(self, since: int = 0) -> Iterator[Step]:
         """All steps from number `since` on, in order; an outcome has the newest reward of its decision."""
@@ -428,9 +432,9 @@ class Journal:
             (Checked(row[0], row[-1], self.event(row)) for row in self._pages(_EVENTS, since)),
         )
         for found in heapq.merge(*each, key=itemgetter(0)):
-            if found.seal[:SIZE] != previous:
+            if found.seal[PREVIOUS] != previous:
                 raise self._damaged(f"what came before step {found.seq} was removed or inserted")
-            previous = found.seal[SIZE:]
+            previous = found.seal[DIGEST]
             yield found
 
     def made(self, numbers: Sequence[int]) -> Iterator[Made]:
@@ -493,13 +497,13 @@ class Journal:
         learnt = float("nan") if reward is None and status == "rewarded" else reward
         return Outcome(seq, when, decision, status, learnt, slot)
 
-    def _seal_decision(self, previous: bytes, row: Row) -> bytes:
-        return seal_decision(previous, row, self.origins.of(row[0]) or "")
+    def _seal_decision(self, previous: bytes, salt: bytes, row: Row) -> bytes:
+        return seal_decision(previous, salt, row, self.origins.of(row[0]) or "")
 
     def _check(self, row: Row, seal: Seal, table: str = "outcomes") -> None:
         """Raise unless a row fits its seal, its last column, or has lost its content rightly."""
         try:
-            sound = seal(row[-1][:SIZE], row) == row[-1]
+            sound = seal(row[-1][PREVIOUS], row[-1][SALT], row) == row[-1]
         except (AttributeError, struct.error, TypeError, UnicodeError):  # a value of another type
             sound = False
         if not sound and not self._is_amended(table, row):

@@ -13,7 +13,7 @@ import numpy as np
 from fedfairx.storage.database import PAGE, Row, pages
 from fedfairx.storage.journal import CHOSEN, REPLACED, WHOLE, WITH_CONTENT, Journal
 from fedfairx.storage.records import StoredDecision, unpacked_log
-from fedfairx.storage.seals import EVENT, SIZE
+from fedfairx.storage.seals import DIGEST, EVENT
 from fedfairx.storage.transaction_log import TABLES
 from fedfairx.util.arrays import Array
 
@@ -102,7 +102,7 @@ def length_and_head(journal: Journal, *, before: int) -> tuple[int, str]:
         length += int(read(f"SELECT COUNT(*) FROM {table} WHERE agent = ? AND seq < ?", values)[0][0])
         newest = f"SELECT seq, seal FROM {table} WHERE agent = ? AND seq < ? ORDER BY seq DESC LIMIT 1"
         last = max([last, *((int(seq), bytes(seal)) for seq, seal in read(newest, values))])
-    return length, last[1][SIZE:].hex()
+    return length, last[1][DIGEST].hex()
 
 
 def last_of(journal: Journal, count: int, *, first: int, end: int) -> int:

@@ -1,20 +1,27 @@
 """Seals: a digest of each row, chained through the log of its agent.
 
-A seal is 32 bytes: the digest of the row before it in the agent's log, whichever table that is in, and the
-row's own digest, the first 16 bytes of BLAKE2b over those 16 and all columns. A changed row no longer fits
-its own digest; a removed, inserted or moved one breaks the chain at the next row. There is no key: seals
-protect against damage and casual edits. Whoever rewrites a whole log changes its last digest, the head.
+A seal is 48 bytes: the digest of the row before it in the agent's log, whichever table that is in; the row's
+own digest, the first 16 bytes of BLAKE2b over that one, the salt and all columns; and the salt, random bytes.
+A changed row no longer fits its own digest; a removed, inserted or moved one breaks the chain at the next
+row. There is no key: seals protect against damage and casual edits. Whoever rewrites a whole log changes its
+last digest, the head. A row that loses its content also loses its salt, so that nobody who guesses the
+content can compare the guess with the digest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from struct import Struct
 from typing import Any
 
-SIZE = 16  # bytes of a digest
+SIZE = 16  # bytes of a digest and of a salt
+#: The parts of a seal.
+PREVIOUS, DIGEST, SALT = slice(SIZE), slice(SIZE, 2 * SIZE), slice(2 * SIZE, 3 * SIZE)
+#: In SQL: the seal of a row that loses its content.
+WITHOUT_SALT = f"SUBSTR(seal, 1, {2 * SIZE})"
 START = bytes(SIZE)  # stands in for the row before the first one
 
 #: The columns of each table except the seal. Those of a plain row come first; the others have defaults in the
@@ -28,11 +35,18 @@ PLAIN_OUTCOME = "seq, agent, decision, time, reward"
 OUTCOME = f"{PLAIN_OUTCOME}, status, person, slot, turn"
 EVENT = "seq, agent, time, kind, body"
 
-_DECISION = Struct("<16s5qd3i")
+_DECISION = Struct("<16s16s5qd3i")
 _DECISION_REST = Struct("<qdq8i")
-_OUTCOME = Struct("<16s4q?d")
+_OUTCOME = Struct("<16s16s4q?d")
 _OUTCOME_REST = Struct("<2q2i")
-_EVENT = Struct("<16s3qii")
+_EVENT = Struct("<16s16s3qii")
+
+
+def salts() -> Iterator[bytes]:
+    """Random salts without end; the system is asked for many at a time."""
+    while True:
+        many = os.urandom(256 * SIZE)
+        yield from (many[at : at + SIZE] for at in range(0, len(many), SIZE))
 
 
 def columns(names: str, table: str) -> str:
@@ -40,21 +54,21 @@ def columns(names: str, table: str) -> str:
     return ", ".join(f"{table}.{name}" for name in (*names.split(", "), "seal"))
 
 
-def seal_decision(previous: bytes, row: Sequence[Any], prefix: str) -> bytes:
+def seal_decision(previous: bytes, salt: bytes, row: Sequence[Any], prefix: str) -> bytes:
     """The seal of a row of `DECISION`, or of fewer columns; `prefix` is the one of the decision's id.
 
     Columns after those of `DECISION` are ignored, as in the other functions: a stored row ends with its seal.
     """
-    return previous + decision_digest(previous, row[:9], packed_rest(prefix, row[9:19]))
+    return seal_packed_decision(previous, salt, row[:9], packed_rest(prefix, row[9:19]))
 
 
-def decision_digest(previous: bytes, plain: Sequence[Any], rest: bytes) -> bytes:
-    """The digest of a row of `PLAIN_DECISION` and the `packed_rest` of its other columns."""
+def seal_packed_decision(previous: bytes, salt: bytes, plain: Sequence[Any], rest: bytes) -> bytes:
+    """The seal of a row of `PLAIN_DECISION` and the `packed_rest` of its other columns."""
     seq, agent, time, contexts, policy, theta, action, drawn, propensity = plain
     numbers = _DECISION.pack(
-        previous, seq, agent, time, action, drawn, propensity, len(contexts), len(policy), len(theta)
+        previous, salt, seq, agent, time, action, drawn, propensity, len(contexts), len(policy), len(theta)
     )
-    return blake2b(b"".join((numbers, contexts, policy, theta, rest))).digest()[:SIZE]
+    return previous + blake2b(b"".join((numbers, contexts, policy, theta, rest))).digest()[:SIZE] + salt
 
 
 def packed_rest(prefix: str, rest: Sequence[Any]) -> bytes:
@@ -67,23 +81,23 @@ def packed_rest(prefix: str, rest: Sequence[Any]) -> bytes:
     return _decision_rest(prefix, mode, baseline, control_share, model_version, *texts)
 
 
-def seal_outcome(previous: bytes, row: Sequence[Any]) -> bytes:
+def seal_outcome(previous: bytes, salt: bytes, row: Sequence[Any]) -> bytes:
     """The seal of a row of `OUTCOME` or `PLAIN_OUTCOME`."""
     seq, agent, decision, time, reward = row[:5]
     rest = row[5:9]
     numbers = _OUTCOME.pack(
-        previous, seq, agent, decision, time, reward is None, 0.0 if reward is None else reward
+        previous, salt, seq, agent, decision, time, reward is None, 0.0 if reward is None else reward
     )
     packed = _REWARDED if not rest or rest == _REWARDED_COLUMNS else _outcome_rest(*rest)
-    return previous + blake2b(numbers + packed).digest()[:SIZE]
+    return previous + blake2b(numbers + packed).digest()[:SIZE] + salt
 
 
-def seal_event(previous: bytes, row: Sequence[Any]) -> bytes:
+def seal_event(previous: bytes, salt: bytes, row: Sequence[Any]) -> bytes:
     """The seal of a row of `EVENT`."""
     seq, agent, time, kind, body = row[:5]
     name = kind.encode()
-    numbers = _EVENT.pack(previous, seq, agent, time, len(name), len(body))
-    return previous + blake2b(numbers + name + body).digest()[:SIZE]
+    numbers = _EVENT.pack(previous, salt, seq, agent, time, len(name), len(body))
+    return previous + blake2b(numbers + name + body).digest()[:SIZE] + salt
 
 
 def seal_other(*values: object) -> bytes:

@@ -24,7 +24,15 @@ from fedfairx.errors import (
     StorageUnavailable,
 )
 from fedfairx.storage.database import Database, Known, Row
-from fedfairx.storage.seals import DECISION, EVENT, NOTED_DECISION, OUTCOME, PLAIN_DECISION, PLAIN_OUTCOME
+from fedfairx.storage.seals import (
+    DECISION,
+    EVENT,
+    NOTED_DECISION,
+    OUTCOME,
+    PLAIN_DECISION,
+    PLAIN_OUTCOME,
+    salts,
+)
 
 #: The tables of a log: each step is a row of one of them.
 TABLES = ("decisions", "outcomes", "events")
@@ -75,6 +83,7 @@ class Log:
         self.rows: dict[str, list[Row]] = {table: [] for table in TABLES}  # buffered, by table
         self.keys: dict[tuple[int, str], int] = {}  # decisions of the open transaction, by agent and key
         self.heads: dict[int, bytes] = {}  # the digest of the last row, by agent
+        self.salts = salts()  # of the seals to come
         self.latest: dict[Hashable, tuple[str, Row]] = {}  # see `write_last`
         self.written = 0  # grows with each write of the open transaction
         self.restorers: list[Callable[[], None]] = []  # restore state in memory from what is on disk

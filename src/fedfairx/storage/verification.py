@@ -15,7 +15,7 @@ from fedfairx.storage.database import PAGE, Database, Row, damaged, pages
 from fedfairx.storage.journal import Event, Journal, Made, Outcome, Step
 from fedfairx.storage.open_log import FILE, open_database
 from fedfairx.storage.schema import create_tables, has_tables
-from fedfairx.storage.seals import SIZE
+from fedfairx.storage.seals import DIGEST
 from fedfairx.storage.transaction_log import TABLES, Log
 
 
@@ -89,7 +89,7 @@ def _check(log: Log, number: int, name: str) -> LogCheck:
                 slates |= set() if step.slots is None else {step.seq}
             elif isinstance(step, Outcome) and step.status == "rewarded":
                 rewards += step.slot > 0 or step.decision not in slates
-            head = found.seal[SIZE:]
+            head = found.seal[DIGEST]
         for _ in journal.snapshots(damaged=True):
             pass
     except StateError as error:
