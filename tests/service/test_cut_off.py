@@ -227,8 +227,8 @@ def test_the_exit_code(postgres: Postgres, tmp_path: Path) -> None:
     )
     assert process.stderr is not None
     try:
-        url = re.search(r"serves on (\S+)", process.stderr.readline())
-        assert url is not None
+        lines = iter(process.stderr.readline, "")
+        url = next(filter(None, (re.search(r"serves on (\S+)", line) for line in lines)))
         restore = own.dump()
         with httpx.Client(base_url=url[1]) as http:
             assert http.post("/v1/decisions", json={"contexts": CONTEXTS}).status_code == 201

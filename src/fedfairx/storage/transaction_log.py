@@ -31,6 +31,8 @@ from fedfairx.storage.seals import (
     OUTCOME,
     PLAIN_DECISION,
     PLAIN_OUTCOME,
+    SALT,
+    WITHOUT_SALT,
     salts,
 )
 
@@ -53,7 +55,7 @@ _INSERTIONS = {
     )
 }
 #: By table: where a step is, by number and digest.
-_STEPS = {table: f"{table} WHERE seq = ? AND seal = ?" for table in TABLES}
+_STEPS = {table: f"{table} WHERE seq = ? AND {WITHOUT_SALT} = ?" for table in TABLES}
 
 
 class StepCounter:
@@ -119,7 +121,7 @@ class Log:
                 following, latest = max(following, seq + steps), max(latest, when)
                 if seq > newest:
                     newest = seq
-                    self.note_row(_STEPS[table], (seq, seal))
+                    self.note_step(table, seq, seal)
         for (first,) in self.database.execute("SELECT MAX(first) FROM id_prefixes"):
             following = max(following, first or 0)
         self.end = following
@@ -164,6 +166,10 @@ class Log:
     def note_row(self, where: str, values: Row) -> None:
         """Inside a step: note a row that it writes, by which it is recognised later (`Known`)."""
         self._newest = where, values
+
+    def note_step(self, table: str, number: int, seal: bytes) -> None:
+        """`note_row` of a step, which is recognised even after it has lost its content."""
+        self.note_row(_STEPS[table], (number, bytes(seal[: SALT.start])))
 
     def _know(self) -> None:
         """After a commit: what must be in the database from now on."""
@@ -277,7 +283,7 @@ class Log:
             for size, some in groupby(rows, len):
                 self.database.execute_many(_INSERTIONS[table, size], list(some))
             if rows:
-                self.note_row(_STEPS[table], (rows[-1][0], bytes(rows[-1][-1])))
+                self.note_step(table, rows[-1][0], rows[-1][-1])
             rows.clear()
         self._settled = True
 
@@ -287,7 +293,7 @@ class Log:
                 if rows:
                     (row,) = rows
                     self.database.insert(_INSERTIONS[table, len(row)], row, briefly=self._briefly)
-                    self.note_row(_STEPS[table], (row[0], bytes(row[-1])))
+                    self.note_step(table, row[0], row[-1])
             self.end = self.numbers.next
             self._know()
             return
