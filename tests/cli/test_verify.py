@@ -17,6 +17,7 @@ import pytest
 
 import fedfairx as ffx
 from fedfairx.cli.main import main
+from fedfairx.storage import open_database
 
 X = np.eye(3)
 
@@ -137,6 +138,50 @@ def test_a_state_that_does_not_come_of_the_log(tmp_path: Path, capsys: pytest.Ca
     assert verify(capsys, "--data", str(place))[0]["damage"] is None
     (found,) = verify(capsys, "--data", str(place), "--replay", code=1)
     assert found["damage"].startswith(f"{place} is damaged: replayed, its log ends in another state; restore")
+
+
+def shared(place: str) -> None:
+    """A private agent with three releases of one run and one of the next."""
+    budget = ffx.Budget(epsilon=4.0, delta=1e-3, releases=3)
+    with ffx.Agent.open(place, dimension=3, seed=0, name="north", budget=budget) as agent:
+        for run in (3, 1):
+            for _ in range(run):
+                agent.observe(agent.decide(X), reward=0.5)
+                agent.release()
+            if run == 3:
+                agent.begin_run(budget)
+
+
+CUT = [f"DELETE FROM {table} WHERE seq >= 6" for table in ("decisions", "outcomes", "events", "snapshots")]
+
+
+@pytest.mark.parametrize(
+    ("statements", "said"),
+    [
+        (CUT, "its privacy ledger has 3 releases of run 1, and its log 2"),
+        (
+            [each.replace(">= 6", ">= 10") for each in CUT],
+            "its privacy ledger has 1 release of run 2, and its log 0",
+        ),
+        (
+            ["DELETE FROM ledger_releases WHERE run = 2"],
+            "its privacy ledger has 0 releases of run 2, and its log 1",
+        ),
+    ],
+)
+def test_a_log_that_is_shorter_than_its_ledger(
+    place: str, statements: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was cut with its snapshots, so that its chain is whole."""
+    shared(place)
+    (found,) = verify(capsys, "--data", place, "--replay")
+    assert found["damage"] is None
+    database = open_database(place)
+    for statement in statements:
+        database.execute(statement)
+    database.close()
+    (found,) = verify(capsys, "--data", place, code=1)
+    assert said in found["damage"]
 
 
 def test_what_it_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,7 +104,8 @@ def test_a_full_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_a_disk_that_takes_no_more_in_another_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("freed", [True, False])
+def test_a_disk_that_takes_no_more_in_another_process(tmp_path: Path, freed: bool) -> None:
     """A limit of the system on the size of files, which SQLite meets in the middle of a write."""
 
     def fill() -> int:
@@ -117,9 +118,10 @@ def test_a_disk_that_takes_no_more_in_another_process(tmp_path: Path) -> None:
                     agent.decide(X)
                     made += 1
             assert agent.pending == made
-            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-            agent.decide(X)
-        return made + 1
+            if freed:  # else it is closed while there is no room
+                resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+                agent.decide(X)
+        return made + freed
 
     with elsewhere(fill) as filled:
         made = filled()

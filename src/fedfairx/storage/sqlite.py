@@ -12,6 +12,7 @@ import shutil
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -23,6 +24,7 @@ from fedfairx.errors import LedgerMismatch, PrivacyError, StateError, StorageErr
 from fedfairx.storage.database import Access, Busy, Known, Row, damaged
 from fedfairx.util.file_lock import FileLock
 from fedfairx.util.fork_safety import watch
+from fedfairx.util.sqlite_wal import end, lacks_wal, say_open, use_wal, without_wal
 
 APPLICATION = 0x46465841  # "FFXA"
 PATIENCE = 2.0  # seconds until a lock that another process holds is an error
@@ -39,6 +41,7 @@ class SqliteDatabase:
 
     _open = False
     _forked = False
+    _says_open = False  # or somebody else has to say it
     _waits = PATIENCE  # see `_wait`
     _checked = -math.inf
     local = True
@@ -67,13 +70,18 @@ class SqliteDatabase:
             raise StorageUnavailable(f"{path} can't be opened: {error.strerror}") from error
         try:
             with self._translated:
+                if lacks_wal(file):
+                    raise StateError(without_wal(path))
                 if access == "read":
                     self._writer = self._reader = self._read_only(file)
                 else:
                     self._writer = self._connect(file)
         except BaseException:
-            self._free()
+            if self._lock is not None:
+                self._lock.free()
             raise
+        self._says_open |= access != "own"
+        self._end = weakref.finalize(self, end, self._writer, self._lock)  # also when the program ends
         self._open = True
         watch(self)
 
@@ -94,8 +102,7 @@ class SqliteDatabase:
                 connection.execute(f"PRAGMA application_id = {APPLICATION}")
             elif application != APPLICATION:
                 raise StateError(f"{self.place} is a SQLite file, but no durable agent's; name another one")
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
+            self._says_open = use_wal(connection)
             connection.execute("PRAGMA secure_delete=ON")  # what is deleted is overwritten
         except BaseException:
             connection.close()
@@ -136,10 +143,6 @@ class SqliteDatabase:
         if self._lock is not None:
             self._lock.check()
 
-    def _free(self) -> None:
-        if self._lock is not None:
-            self._lock.free()
-
     def begin(self, *, briefly: bool = False) -> None:
         with self._translated:
             self._prepare()
@@ -163,6 +166,9 @@ class SqliteDatabase:
         self._check()
         if self._writer.in_transaction:  # one that Ctrl-C left open
             self._writer.execute("ROLLBACK")
+        if not self._says_open:
+            say_open(self._writer)
+            self._says_open = True
 
     def _wait(self, seconds: float) -> None:
         """How long statements wait from now on until another process frees the file."""
@@ -226,12 +232,12 @@ class SqliteDatabase:
                 self._open = False
                 if self._reader is not None:
                     self._reader.close()
-                self._writer.close()
-                self._free()
+                self._end()
 
     def disown(self) -> list[Any]:
         """In a forked child: leave the file to the parent."""
         self._open, self._forked = False, True
+        self._end.detach()
         return [connection for connection in (self._writer, self._reader) if connection is not None]
 
 

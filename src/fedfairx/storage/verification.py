@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -17,6 +17,7 @@ from fedfairx.storage.open_log import FILE, open_database
 from fedfairx.storage.schema import create_tables, has_tables
 from fedfairx.storage.seals import DIGEST
 from fedfairx.storage.transaction_log import TABLES, Log
+from fedfairx.util.formatting import counted
 
 
 @dataclass(frozen=True)
@@ -73,10 +74,11 @@ def check_logs(database: Database, *, agent: str | None = None) -> list[LogCheck
 def _check(log: Log, number: int, name: str) -> LogCheck:
     journal, decisions, rewards, said = Journal(log, number), 0, 0, Amendments()
     gone = {"dropped": 0, "deleted": 0}
+    releases = [0]  # in each run of a private agent
     slates: set[int] = set()  # decisions with several slots, whose last outcome has the sum of the others
     head, damage = journal.head(before=0), None
     try:
-        read_agent(log, number)
+        private = read_agent(log, number).secret is not None
         said = journal.amendments()
         for found in journal.checked():
             step = found.step
@@ -89,12 +91,30 @@ def _check(log: Log, number: int, name: str) -> LogCheck:
                 slates |= set() if step.slots is None else {step.seq}
             elif isinstance(step, Outcome) and step.status == "rewarded":
                 rewards += step.slot > 0 or step.decision not in slates
+            elif isinstance(step, Event) and step.kind == "release":
+                releases[-1] += 1
+            elif isinstance(step, Event) and step.kind in ("run", "epoch"):
+                releases.append(0)
             head = found.seal[DIGEST]
         for _ in journal.snapshots(damaged=True):
             pass
+        if private:
+            _compare_ledger(log.database, number, releases)
     except StateError as error:
         damage = str(error)
     return LogCheck(name, decisions, rewards, head.hex(), damage, **gone, gone=said.gone())
+
+
+def _compare_ledger(database: Database, agent: int, releases: Sequence[int]) -> None:
+    """Raise unless the privacy ledger has as many releases as the log, in each run."""
+    question = "SELECT run, COUNT(*) FROM ledger_releases WHERE agent = ? GROUP BY run"
+    ledger = {int(run): int(count) for run, count in database.execute(question, (agent,))}
+    logged = dict(enumerate(releases, 1))
+    for run in sorted(ledger | logged):
+        one, other = ledger.get(run, 0), logged.get(run, 0)
+        if one != other:
+            text = f"its privacy ledger has {counted(one, 'release')} of run {run}, and its log {other}"
+            raise damaged(database.place, text)
 
 
 def _is_empty(step: Step | None) -> bool:

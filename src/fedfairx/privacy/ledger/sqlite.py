@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
@@ -22,6 +23,7 @@ from fedfairx.privacy.ledger.ledger import another_limit
 from fedfairx.privacy.ledger.sql import Access, Row, SqlLedger, SqlPersons, Tables
 from fedfairx.util.file_lock import FileLock
 from fedfairx.util.fork_safety import watch
+from fedfairx.util.sqlite_wal import end, lacks_wal, say_open, use_wal, without_wal
 
 _LEDGER = 0x46465802  # application ids: "FFX", and the version of the tables
 _PERSONS = 0x46465810
@@ -46,6 +48,7 @@ class SqliteFile:
             if isinstance(error, sqlite3.DatabaseError):
                 raise LedgerMismatch(f"{path} is not a {what}: {error}") from error
             raise
+        self._end = weakref.finalize(self, end, self.connection, self._lock)  # also when the program ends
         self._open = True
         watch(self)
 
@@ -60,18 +63,19 @@ class SqliteFile:
         for holder in (file, file.with_name(file.name + "-wal")):
             if holder.exists() and os.stat(holder).st_mode & 0o077:
                 os.chmod(holder, 0o600)
+        if lacks_wal(file):
+            raise LedgerMismatch(without_wal(self._path))
         connection = sqlite3.connect(file, isolation_level=None, timeout=0.2, check_same_thread=False)
         try:
             connection.execute("PRAGMA locking_mode=EXCLUSIVE")
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
             (version,) = connection.execute("PRAGMA application_id").fetchone()
             (tables,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+            if version != application and (tables or schema is None):
+                raise LedgerMismatch(f"{self._path} is not a {self._what} of this version of fedfairx")
+            self._says_open = use_wal(connection)
             if tables == 0 and schema is not None:
                 text = files("fedfairx.privacy.ledger").joinpath(schema).read_text(encoding="utf-8")
                 connection.executescript(f"BEGIN IMMEDIATE;{text}PRAGMA application_id={application};COMMIT;")
-            elif version != application:
-                raise LedgerMismatch(f"{self._path} is not a {self._what} of this version of fedfairx")
         except BaseException:
             connection.close()
             raise
@@ -82,12 +86,12 @@ class SqliteFile:
         with self._guard:
             if self._open:
                 self._open = False
-                self.connection.close()
-                self._lock.free()
+                self._end()
 
     def disown(self) -> list[Any]:
         """In a forked child, leave the file to the parent."""
         self._open = False
+        self._end.detach()
         return [self.connection]  # closing it would end the parent's write-ahead log
 
     @contextmanager
@@ -104,6 +108,9 @@ class SqliteFile:
     @contextmanager
     def transaction(self) -> Iterator[Access]:
         with self.reading() as access:
+            if not self._says_open:
+                say_open(self.connection)
+                self._says_open = True
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 yield access
