@@ -9,6 +9,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from typing import Any
 import httpx
 import pytest
 
+from fedfairx.agent.agent import Agent
 from fedfairx.agent.persistence import AgentStore
 from fedfairx.cli.main import main
 from fedfairx.errors import InvalidInput, ScaleWarning, StorageUnavailable
-from fedfairx.service import schemas
+from fedfairx.service import agent_factory, schemas, write_queue
 from fedfairx.service.agents import Agents
 from fedfairx.service.app import make_app
 from fedfairx.service.factory import open_service
@@ -681,6 +683,57 @@ def test_keys_of_agents_on_the_command_line(tmp_path: Path, capsys: pytest.Captu
     capsys.readouterr()
     assert main(["keys", "list", "--json", *base]) == 0
     assert [each["agents"] for each in json.loads(capsys.readouterr().out)] == ["news, shop", "*"]
+
+
+# --- agents do not wait for each other ---------------------------------------------------------------------
+
+
+def test_one_agent_does_not_hold_up_another(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of six rewards of one agent, whose steps take long, five wait for the other's decision."""
+    monkeypatch.setattr(write_queue, "TURN", -1.0, raising=False)
+    with two(place) as client, ThreadPoolExecutor(7) as pool:
+        made = [decided(client, "shop")["decision_id"] for _ in range(6)]
+        queue, answers = client.app_service.write_queue, []  # type: ignore[attr-defined]
+        with client.app_service.log.lock:  # type: ignore[attr-defined]
+            for number, one in enumerate(made):
+                path = f"/v1/agents/shop/decisions/{one}/reward"
+                answers.append(pool.submit(client.put, path, json={"reward": 0.5}))
+                until(lambda number=number: queue.waiting == number and not queue._idle.is_set())
+            other = pool.submit(decided, client, "news", {})
+            until(lambda: queue.waiting == 6)
+        assert [answer.result(30).status_code for answer in answers] == [204] * 6
+        last, decision = (
+            int(identity.rpartition("-")[2]) for identity in (made[-1], other.result(30)["decision_id"])
+        )
+        assert decision == last + 2  # one reward is between them
+
+
+def test_nobody_waits_while_an_agent_is_compiled(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    real = agent_factory.warm
+
+    def slow(agent: Agent) -> None:
+        if agent.rule == "optimism":
+            begun.set()
+            assert go_on.wait(60)
+        real(agent)
+
+    with two(place):
+        pass
+    monkeypatch.setattr(agent_factory, "warm", slow)
+    monkeypatch.setattr(agent_factory, "is_warm", lambda agent: agent.rule != "optimism", raising=False)
+    with serving(place) as client, ThreadPoolExecutor(1) as pool:
+        assert set(client.app_service.agents.open) == {"shop"}  # type: ignore[attr-defined]
+        new = pool.submit(make, client, "new", {"dimension": 3, "rule": "optimism"})
+        try:
+            assert begun.wait(30)
+            with ThreadPoolExecutor(1) as other:
+                assert other.submit(decided, client, "news", {}).result(30)  # it has to be opened first
+                assert other.submit(make, client, "more", SHOP).result(30)["status"] == "active"
+        finally:
+            go_on.set()
+        assert new.result(60)["status"] == "active"
+        assert decided(client, "new")
 
 
 # --- pages -------------------------------------------------------------------------------------------------

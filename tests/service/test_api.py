@@ -121,6 +121,44 @@ def test_batches_are_whole(place: str) -> None:
         assert client.get("/v1/model").json()["observed"] == 3
 
 
+def test_a_batch_is_bounded_by_the_work_that_it_is(tmp_path: Path) -> None:
+    """12 rewards of 500 features took six seconds, for which all other agents waited."""
+    with asking(str(tmp_path / "agent.db"), dimension=500) as client:
+
+        def send(count: int) -> int:
+            body = {
+                "rewards": [{"decision_id": f"nobody-{number}", "reward": 1.0} for number in range(count)]
+            }
+            answer = client.post("/v1/rewards", json=body)
+            if answer.status_code == 413:
+                rule = "The size of a batch × d² must be at most 2000000 (max_batch_work), got"
+                assert f"{rule} {count} × 500² = {count * 250_000}." in answer.text
+            return int(answer.status_code)
+
+        assert [send(count) for count in (1, 8, 9, 12)] == [404, 404, 413, 413]
+        many = {"decisions": [{"contexts": [[0.01] * 500]}] * 9}
+        assert client.post("/v1/decisions/batch", json=many).status_code == 413
+        named = {"decisions": [{"actions": [{"id": "a", "features": [0.01] * 500}]}] * 9}
+        assert client.post("/v1/decisions/batch", json=named).status_code == 413
+        few = {"decisions": many["decisions"][:8]}
+        made = client.post("/v1/decisions/batch", json=few).json()["decisions"]
+        made += client.post("/v1/decisions/batch", json=few).json()["decisions"]
+        withdrawn = {"decision_ids": [one["decision_id"] for one in made]}
+        assert client.post("/v1/withdrawals", json=withdrawn).status_code == 204
+    with asking(str(tmp_path / "other" / "agent.db"), dimension=20) as client:
+        body = {"decisions": [{"contexts": [[0.1] * 20] * 2}] * 1_000}
+        made = client.post("/v1/decisions/batch", json=body).json()["decisions"]
+        rewards = [{"decision_id": one["decision_id"], "reward": 1.0} for one in made]
+        assert client.post("/v1/rewards", json={"rewards": rewards}).status_code == 204
+    names = [f"worker-{k:03d}" for k in range(200)]
+    with asking(str(tmp_path / "named" / "agent.db"), actions=names, dimension=0) as client:
+        made = client.post("/v1/decisions/batch", json={"decisions": [{}] * 1_000}).json()["decisions"]
+        rewards = [{"decision_id": one["decision_id"], "reward": 1.0} for one in made]
+        assert client.post("/v1/rewards", json={"rewards": rewards}).status_code == 204
+    with asking(str(tmp_path / "third" / "agent.db"), max_batch_work=1) as client:
+        assert client.post("/v1/decisions/batch", json={"decisions": [{"contexts": CONTEXTS}]}).is_success
+
+
 def test_a_decision_that_was_never_shown(place: str) -> None:
     with asking(place) as client:
         identity = decide(client)["decision_id"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,12 @@ from fedfairx.agent.agent import Agent
 from fedfairx.core.json_numbers import read_matrices
 from fedfairx.core.slates import ONE
 from fedfairx.errors import FedFairXError
+from fedfairx.service import decisions
 from fedfairx.service.decisions import PlainDecisions, decide, parse_plain, parse_request
 from fedfairx.service.feature_table import FeatureTable
 from fedfairx.service.schemas import Action, DecisionRequest
-from fedfairx.service.write_queue import _kind, _take_steps
-from service_helpers import CONTEXTS, asking, settings_for
+from fedfairx.service.write_queue import _calls, _take_steps
+from service_helpers import ACTIONS, CONTEXTS, asking, settings_for
 
 D = 2
 JSON = {"content-type": "application/json"}
@@ -91,8 +92,8 @@ def step(some: Requests) -> PlainDecisions:
 
 def take(owner: Agent, steps: list[PlainDecisions]) -> list[Any]:
     """As the write queue does."""
-    found = groupby(steps, lambda each: _kind((owner, each, None, None)))  # type: ignore[arg-type]
-    return [outcome for _, alike in found for outcome in _take_steps(owner, list(alike))]
+    calls = _calls((owner, step, None, None) for step in steps)  # type: ignore[misc]
+    return [outcome for _, some in calls for outcome in _take_steps(owner, some)]
 
 
 @given(st.lists(st.lists(PLAIN, min_size=1, max_size=3), min_size=1, max_size=6), st.data())
@@ -143,6 +144,25 @@ def test_numbers_that_are_read_by_the_whole_parser(tmp_path: Path) -> None:
             assert answer.status_code == 201
             found.append(answer.json()["policy"])
     assert found[0] == found[1]
+
+
+def test_a_long_body_is_read_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a second of reading features would stop all requests."""
+    threads: list[int] = []
+    real = decisions.parse_request
+
+    def watched(*given: Any, **more: Any) -> Any:
+        threads.append(threading.get_ident())
+        return real(*given, **more)
+
+    monkeypatch.setattr(decisions, "parse_request", watched)
+    with asking(str(tmp_path / "agent.db")) as client:
+        loop = client.portal.call(threading.get_ident)
+        for count, here in ((1, True), (700, False)):
+            threads.clear()
+            body = {"decisions": [{"actions": ACTIONS}] * count}
+            assert client.post("/v1/decisions/batch", json=body).status_code == 201
+            assert {thread == loop for thread in threads} == {here}
 
 
 def test_a_row_that_is_too_short_is_named_by_its_own_request(tmp_path: Path) -> None:

@@ -109,6 +109,52 @@ def test_more_than_a_group_holds_are_several_groups(monkeypatch: pytest.MonkeyPa
     assert run(work).groups == [3, 3, 2]
 
 
+def test_agents_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group ends when one agent has taken long and another waits; each agent's steps keep their order."""
+    monkeypatch.setattr(write_queue, "TURN", -1.0, raising=False)  # every step takes longer
+    order: list[str] = []
+
+    async def work(queue: WriteQueue, watched: Watched) -> None:
+        def put(owner: list[str], what: str) -> Coroutine[Any, Any, str]:
+            def step(_: object) -> str:
+                watched.groups[-1] += 1
+                order.append(what)
+                return what
+
+            return queue.do(owner, step, last=lambda _: order.append(f"end of {owner[0]}"))
+
+        slow, quick = ["slow"], ["quick"]
+        whats = [(slow, f"s{number}") for number in range(4)] + [(quick, f"q{number}") for number in range(2)]
+        async with asyncio.timeout(10):
+            outcomes = await asyncio.gather(*(put(*each) for each in whats))
+        assert outcomes == [what for _, what in whats]
+        assert (queue.metrics.groups, queue.metrics.grouped) == (5, 6)
+
+    assert run(work).groups == [1, 1, 1, 1, 2]  # at the end nobody else waits
+    steps = [what for what in order if not what.startswith("end")]
+    assert steps == ["s0", "q0", "s1", "q1", "s2", "s3"]
+    assert order[1::2][:4] == ["end of slow", "end of quick"] * 2
+
+
+def test_steps_that_were_put_off_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_queue, "TURN", -1.0, raising=False)
+
+    def wrong(_: object) -> None:
+        raise ZeroDivisionError
+
+    async def work(queue: WriteQueue, watched: Watched) -> None:
+        steps = (queue.do(watched, decide), queue.do([], wrong), queue.do(watched, unknown))
+        outcomes = await asyncio.gather(*steps, queue.do(watched, decide), return_exceptions=True)
+        kinds = [type(one).__name__ for one in outcomes]
+        assert kinds == ["Decision", "ZeroDivisionError", "UnknownDecision", "Decision"]
+        watched.fail = True
+        two = (queue.do(watched, decide), queue.do([], lambda _: None))
+        outcomes = await asyncio.gather(*two, return_exceptions=True)
+        assert all(isinstance(one, StorageUnavailable) for one in outcomes)
+
+    run(work)
+
+
 def test_what_comes_while_it_writes_is_the_next_group() -> None:
     async def work(queue: WriteQueue, watched: Watched) -> None:
         watched.gate.clear()

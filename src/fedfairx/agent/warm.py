@@ -21,10 +21,9 @@ def warm(agent: Agent) -> None:
     Also what reads contexts from JSON, for a service. From a filled cache it takes a moment; compiling would
     stop all requests for seconds.
     """
-    options, slots = agent.options, as_weights(agent.options.slots)
-    kind = agent.rule, type(agent.merit), bool(agent.actions), agent.private, slots, options.half_life
-    if kind in _warmed:
+    if is_warm(agent):
         return
+    options, slots = agent.options, as_weights(agent.options.slots)
     names = [str(number) for number in range(max(2, len(slots)))]
     arms: dict[str, Any] = {"actions": names} if agent.actions else {"dimension": agent.dimension}
     noisy = partial(
@@ -45,4 +44,14 @@ def warm(agent: Agent) -> None:
             one.observe(made, rewards=[0.0] * len(weights))
     read_matrices([b"[[0]]"])
     one.absorb({one.name: one.release(), other.name: other.release()})
-    _warmed.add(kind)
+    _warmed.add(_kind(agent))
+
+
+def is_warm(agent: Agent) -> bool:
+    """Whether an agent of this kind was compiled by this process."""
+    return _kind(agent) in _warmed
+
+
+def _kind(agent: Agent) -> tuple[object, ...]:
+    slots, half_life = as_weights(agent.options.slots), agent.options.half_life
+    return agent.rule, type(agent.merit), bool(agent.actions), agent.private, slots, half_life

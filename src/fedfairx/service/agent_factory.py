@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.by_name import as_merit
-from fedfairx.agent.warm import warm
+from fedfairx.agent.warm import is_warm, warm
 from fedfairx.errors import InvalidInput, require
 from fedfairx.features import features_of
 from fedfairx.federation.setup.member_folder import MemberFolder
@@ -44,6 +47,28 @@ def open_served(settings: Settings, *, write_queue: WriteQueue, metrics: AgentMe
     except BaseException:
         agent.close()
         raise
+
+
+def is_compiled(settings: Settings) -> bool:
+    """Whether what an agent of these settings needs is compiled."""
+    with _sample(settings) as agent:
+        return is_warm(agent)
+
+
+def compile_for(settings: Settings) -> None:
+    """Compile what an agent of these settings needs, without a lock that others need."""
+    with _sample(settings) as agent:
+        warm(agent)
+
+
+@contextmanager
+def _sample(settings: Settings) -> Iterator[Agent]:
+    """An agent of these settings in a database of its own, which is thrown away."""
+    place = MemberFolder.read(settings.federation) if settings.federation else None
+    with TemporaryDirectory(prefix="fedfairx-") as folder:
+        agent = _open(replace(settings, data=folder, database=""), place)
+        with closing(agent):
+            yield agent
 
 
 def _open(settings: Settings, place: MemberFolder | None) -> Agent:

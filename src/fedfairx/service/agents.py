@@ -19,7 +19,7 @@ from fedfairx.agent.agent import Agent
 from fedfairx.agent.warm import warm
 from fedfairx.errors import InvalidInput, PrivacyError, StorageError, require
 from fedfairx.federation.setup.member_folder import MemberFolder
-from fedfairx.service.agent_factory import open_served
+from fedfairx.service.agent_factory import compile_for, is_compiled, open_served
 from fedfairx.service.metrics import AgentMetrics
 from fedfairx.service.problems import ProblemError
 from fedfairx.service.served_agent import ServedAgent
@@ -44,6 +44,7 @@ class Agents:
         self._own: str | None = None  # the agent of the service's own settings
         self._default: ServedAgent | None = None
         self._changing = asyncio.Lock()  # held while an agent is made, opened, closed or archived
+        self._compiling = asyncio.Lock()  # held while a kind of agents is compiled, which may take a minute
         self.known = read_served(log)
         self.open: dict[str, ServedAgent] = {}
         self.metrics: dict[str, AgentMetrics] = {}  # of all that were open since the service was started
@@ -102,9 +103,19 @@ class Agents:
             served.used = time.monotonic()
 
     async def _opened(self, name: str) -> ServedAgent:
+        if self.row(name).settings is not None:
+            await self._compile(name, self.settings_of(name))
         async with self._changing:
             served = self.open.get(name)
             return served or await self._open_now(name)
+
+    async def _compile(self, name: str, settings: Settings) -> None:
+        """Compile what an agent needs, before other agents have to wait for it."""
+        if name in self.metrics:  # it was open
+            return
+        if not await asyncio.to_thread(is_compiled, settings):
+            async with self._compiling:
+                await asyncio.to_thread(compile_for, settings)
 
     async def _open_now(self, name: str) -> ServedAgent:
         self.row(name)
@@ -200,6 +211,8 @@ class Agents:
             "must be 1 to 64 letters, digits, dots, hyphens and underscores, and begin with a letter or digit"
         )
         require(bool(fits), "agent", rule, f"{len(name)} characters")
+        if name not in self.known:
+            await self._compile(name, self._asked(name, values))
         async with self._changing:
             row = self.known.get(name)
             if row is not None and row.made:
@@ -207,10 +220,7 @@ class Agents:
                 if row.archived:
                     await self._set_archived(name, row, archived=False)
                 return
-            folder = self._folders.get(name, "")
-            if not folder and not values.keys() & {"dimension", "features", "actions"}:
-                raise InvalidInput("dimension, features or actions must be given")
-            for_agent(self._settings, name, values, federation=folder)
+            self._asked(name, values)
             await self._make_room()
             await self._write_queue.do(self._log, lambda log: store_served(log, name, values))
             self.known[name] = ServedRow(values, made=False)
@@ -220,6 +230,13 @@ class Agents:
                 await self._write_queue.do(self._log, lambda log: forget_served(log, name))
                 del self.known[name]
                 raise
+
+    def _asked(self, name: str, values: dict[str, Any]) -> Settings:
+        """The settings of a new agent."""
+        folder = self._folders.get(name, "")
+        if not folder and not values.keys() & {"dimension", "features", "actions"}:
+            raise InvalidInput("dimension, features or actions must be given")
+        return for_agent(self._settings, name, values, federation=folder)
 
     async def _run_with(self, name: str, row: ServedRow, values: dict[str, Any]) -> ServedRow:
         """Run an agent with these settings from now on; refuse those that it has learnt by others than."""

@@ -275,6 +275,11 @@ class PlainDecisions(msgspec.Struct, frozen=True):
         """Steps for which this is the same can be taken `together`."""
         return self.contexts.shape[1:]
 
+    @property
+    def work(self) -> int:
+        """Multiplications: d² for each action."""
+        return int(self.contexts.size * self.contexts.shape[-1])
+
     @staticmethod
     def together(agent: Agent, steps: Sequence[PlainDecisions]) -> list[list[schemas.DecisionMade]]:
         """Take steps of one kind in one call: the same decisions, or an error, and nothing has happened."""

@@ -34,7 +34,8 @@ from fedfairx.storage.records import StoredDecision
 from fedfairx.storage.transaction_log import Log
 
 Found = TypeVar("Found")
-WIDE = 64  # features above which a reward may take longer than a commit, as σ is estimated in O(d³)
+WIDE = 64  # features above which a decision or a reward may take longer than a commit: σ takes O(d³)
+LONG = 65_536  # bytes of a body, above which reading it takes longer than a commit
 PAUSES = 4  # times as long as it takes to drop some contexts
 
 
@@ -102,9 +103,21 @@ class ServedAgent:
         return await self.write_queue.ready()
 
     def check_batch(self, count: int) -> None:
+        """Refuse a batch that is too large."""
         most = self.settings.max_batch
         if count > most:
             raise ProblemError("too-large", f"A batch must be at most {most} (max_batch), got {count}.")
+
+    def check_work(self, count: int) -> None:
+        """Refuse a batch of decisions or rewards that is too large, or would keep other agents waiting.
+
+        Actions without features are exempt: they take as long as they are many, and not as their square.
+        """
+        self.check_batch(count)
+        most, d = self.settings.max_batch_work, self.agent.dimension
+        if count > 1 and count * d**2 > most and self.features is not None:
+            rule = f"The size of a batch × d² must be at most {most} (max_batch_work)"
+            raise ProblemError("too-large", f"{rule}, got {count} × {d}² = {count * d**2}.")
 
     # --- deciding ------------------------------------------------------------------------------------
 
@@ -119,27 +132,21 @@ class ServedAgent:
             wish is None or await self.read(lambda journal: journal.by_key(wish.key)) is None
         ):
             self._refuse_archived()
-        settings, features = self.settings, None if self.featureless else self.features
-        slots, fixed = self.slots, self.fixed_slots
-        contexts = (
-            None if wish is not None else decisions.parse_plain(body, features, settings, slots, batch=batch)
-        )
-        if contexts is not None:
-            self.check_batch(len(contexts))
-            made = await self.write(PlainDecisions(contexts), short=not batch)
+        settings = self.settings
+        if len(body) > LONG:
+            asked = await asyncio.to_thread(self._parse, body, batch=batch, plain=wish is None)
+        else:
+            asked = self._parse(body, batch=batch, plain=wish is None)
+        short = not batch and self.agent.dimension <= WIDE
+        if isinstance(asked, PlainDecisions):
+            made = await self.write(asked, short=short)
             self._count((), made)
             return made
-        if batch:
-            requests = decode(body, schemas.DecisionBatch).decisions
-            self.check_batch(len(requests))
-        else:
-            requests = [decode(body, schemas.DecisionRequest)]
-        asked = [decisions.parse_request(one, features, settings, slots, fixed=fixed) for one in requests]
         keys = [None] * len(asked) if wish is None else [wish.key_of(place) for place in range(len(asked))]
         digest = None if wish is None else wish.digest
         try:
             made = await self.write(
-                lambda agent: decisions.decide(agent, asked, keys, digest, settings), short=len(asked) == 1
+                lambda agent: decisions.decide(agent, asked, keys, digest, settings), short=short
             )
         except KeyTaken:
             assert wish is not None
@@ -150,6 +157,23 @@ class ServedAgent:
             return await self.read(lambda journal: _again(journal, asked, wish))  # with a retired action
         self._count([one.encoded for one in asked if isinstance(one, DecisionInput)], made)
         return made
+
+    def _parse(
+        self, body: bytes, *, batch: bool, plain: bool
+    ) -> PlainDecisions | list[DecisionInput | AmongAll]:
+        """Read the decisions that a body asks for; those that have contexts only as one step, if `plain`."""
+        settings, features, slots = self.settings, None if self.featureless else self.features, self.slots
+        contexts = decisions.parse_plain(body, features, settings, slots, batch=batch) if plain else None
+        if contexts is not None:
+            self.check_work(len(contexts))
+            return PlainDecisions(contexts)
+        if batch:
+            requests = decode(body, schemas.DecisionBatch).decisions
+            self.check_work(len(requests))
+        else:
+            requests = [decode(body, schemas.DecisionRequest)]
+        fixed = self.fixed_slots
+        return [decisions.parse_request(one, features, settings, slots, fixed=fixed) for one in requests]
 
     def _count(self, features: Iterable[Encoded | None], made: Iterable[schemas.DecisionMade]) -> None:
         for encoded in features:

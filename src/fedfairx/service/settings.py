@@ -120,6 +120,8 @@ class Settings:
     body_seconds: seconds that a client has for sending a request's body.
     max_actions: actions in a decision, at most.
     max_batch: decisions, rewards or withdrawals in a batch, at most.
+    max_batch_work: size of a batch of decisions or rewards, times the square of the numbers that describe an
+        action, at most; a batch of one, and one for actions without features, is always taken.
     max_waiting: requests that wait to be written, at most; others get 503.
     max_open: agents that are open at once, at most; those that are not used are closed first.
     idle_seconds: seconds after which an agent that nobody uses is closed; its next request opens it again.
@@ -174,6 +176,7 @@ class Settings:
     body_seconds: Positive = 60.0
     max_actions: Count = 1_000
     max_batch: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
+    max_batch_work: Count = 2_000_000
     max_waiting: Count = 10_000
     max_open: Count = 100
     idle_seconds: Positive = 600.0

@@ -8,6 +8,10 @@ once in the event loop's own thread, if the last group took less than `SHORT` se
 It takes half of the time without two changes of threads, and requests that come meanwhile wait for one commit
 at most. If another process is writing, the step is undone after a moment, and waits in the queue.
 
+Agents take turns. When the steps of one agent have taken more than `TURN` seconds of a group and another
+agent waits, the group ends there and is committed. The steps that are left wait again, each agent's in their
+order. The next group is that of the other agents.
+
 A step that is refused changes nothing, and the others go on. When the commit fails, the whole group is
 undone, in memory and on disk, and all of its steps fail; for a moment new steps are then refused at once,
 instead of each waiting for a storage that is unavailable. When a step fails for another reason, the steps of
@@ -19,10 +23,11 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, TypeVar
 
 from fedfairx.agent.agent import Agent
@@ -41,7 +46,10 @@ MOST = 1_000  # steps in a transaction, which bounds the wait of the first
 PAUSE = 0.5  # seconds for which steps are refused after the storage failed
 PROBED = 1.0  # seconds for which a successful probe counts
 SHORT = 0.005  # seconds of a group, after which a step may run in the event loop
+TURN = 0.05  # seconds of one agent's steps in a group, after which others that wait come first
+WORK = 20_000_000  # multiplications, at most, in one call that takes several steps: some 30 ms
 PATIENCE = 5.0  # seconds after which a silent storage counts as unavailable
+LATER = object()  # in place of the outcome of a step that has not run
 
 
 class WriteQueue:
@@ -58,6 +66,7 @@ class WriteQueue:
         self.failed = -math.inf  # when the storage last failed, by the monotonic clock
         self._probed = -math.inf  # when a probe last succeeded
         self._took = math.inf  # seconds, by the last group
+        self._slow: set[int] = set()  # ids of owners whose steps of the last group took more than `TURN`
         self._idle = asyncio.Event()
         self._idle.set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="write-queue")
@@ -155,7 +164,12 @@ class WriteQueue:
         return outcome
 
     def _take(self, loop: asyncio.AbstractEventLoop) -> None:
-        group, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+        most = MOST
+        if self._slow:  # a group without those that took long, unless nobody else waits
+            self._waiting.sort(key=lambda each: id(each[0]) in self._slow)
+            quick = sum(id(owner) not in self._slow for owner, *_ in self._waiting)
+            most = min(quick or MOST, MOST)
+        group, self._waiting = self._waiting[:most], self._waiting[most:]
         if not group:
             self._at_work = False
             self._idle.set()
@@ -166,6 +180,7 @@ class WriteQueue:
     def _do(self, group: list[_Waiting]) -> list[Any] | Exception:
         """Run a group of steps: their outcomes or errors, or one error for all."""
         began = time.monotonic()
+        self._slow.clear()
         try:
             return self._do_each(group)
         finally:
@@ -188,19 +203,26 @@ class WriteQueue:
         return [outcomes[place] for place in range(len(group))]
 
     def _run(self, group: list[_Waiting]) -> list[Any] | Exception:
-        """Run steps in one transaction."""
+        """Run steps in one transaction, until one agent has had its turn and another waits."""
         outcomes: list[Any] = []
+        spent: defaultdict[int, float] = defaultdict(float)  # seconds of its turn, by id of the owner
         try:
             with self.log.step():
-                for _, alike in groupby(group, _kind):
-                    owners, steps, *_ = zip(*alike, strict=True)
-                    outcomes += _take_steps(owners[0], steps)
-                ends = {last: owner for owner, _, last, *_ in group if last is not None}
+                for owner, steps in _calls(group):
+                    began = time.monotonic()
+                    outcomes += _take_steps(owner, steps)
+                    spent[id(owner)] += time.monotonic() - began
+                    if spent[id(owner)] > TURN:
+                        self._slow.add(id(owner))
+                        if any(other is not owner for other, *_ in chain(group, self._waiting)):
+                            break
+                        spent[id(owner)] = 0.0  # nobody waits, so it has another turn
+                ends = {last: owner for owner, _, last, *_ in group[: len(outcomes)] if last is not None}
                 for last, owner in ends.items():
                     last(owner)
         except Exception as error:  # the waiting requests must get it
             return error
-        return outcomes
+        return outcomes + [LATER] * (len(group) - len(outcomes))
 
     def _acknowledge(
         self,
@@ -213,20 +235,40 @@ class WriteQueue:
             outcomes = [outcomes] * len(group)
         else:
             self.metrics.groups += 1
-            self.metrics.grouped += len(group)
-        for (*_, future), outcome in zip(group, outcomes, strict=True):
-            if future.done():  # the caller has gone; what was done stays done
+            self.metrics.grouped += sum(outcome is not LATER for outcome in outcomes)
+        left: list[_Waiting] = []
+        for waiting, outcome in zip(group, outcomes, strict=True):
+            future = waiting[-1]
+            if outcome is LATER:
+                left.append(waiting)
+            elif future.done():  # the caller has gone; what was done stays done
                 continue
-            if isinstance(outcome, Exception):
+            elif isinstance(outcome, Exception):
                 future.set_exception(outcome)
             else:
                 future.set_result(outcome)
+        self._waiting[:0] = left
         self._take(loop)
 
     def _count_failure(self, error: Exception) -> None:
         if isinstance(error, StorageUnavailable):  # any other error concerns this agent alone
             self.failed = time.monotonic()
         self.metrics.storage_failures += 1
+
+
+def _calls(group: Iterable[_Waiting]) -> Iterator[tuple[Any, list[Any]]]:
+    """The steps of a group by calls, each with its owner: one step, or some of one kind up to `WORK`."""
+    for _, alike in groupby(group, _kind):
+        steps: list[Any] = []
+        work = 0.0
+        for owner, step, *_ in alike:
+            own = getattr(step, "work", math.inf)
+            if steps and work + own > WORK:
+                yield owner, steps
+                steps, work = [], 0.0
+            steps.append(step)
+            work += own
+        yield owner, steps
 
 
 def _kind(waiting: _Waiting) -> tuple[int, object]:
@@ -239,9 +281,9 @@ def _take_steps(owner: Owner, steps: Sequence[Any]) -> list[Any]:
     """The outcomes or errors of steps of one owner and kind.
 
     Steps with a kind have `together`, which takes several in one call, to the same effect; where it is
-    refused, it has changed nothing, and each is taken by itself.
+    refused, it has changed nothing, and each is taken by itself. `work` says how much one of them is.
     """
-    if len(steps) > 1 and getattr(steps[0], "kind", None) is not None:
+    if len(steps) > 1:
         try:
             return list(steps[0].together(owner, steps))
         except StorageError:

@@ -101,7 +101,7 @@ async def reward(served: ServedAgent, request: Request) -> None:
 async def reward_many(served: ServedAgent, request: Request) -> None:
     """Give several rewards: all are taken, or none."""
     given = await body_as(schemas.RewardBatch, served, request)
-    served.check_batch(len(given.rewards))
+    served.check_work(len(given.rewards))
     await _taking(served, request, given.replace)(given.rewards)
 
 
