@@ -115,7 +115,7 @@ class ServedAgent:
         """
         self.check_batch(count)
         most, d = self.settings.max_batch_work, self.agent.dimension
-        if count > 1 and count * d**2 > most and self.features is not None:
+        if count > 1 and count * d**2 > most and not self.featureless:
             rule = f"The size of a batch × d² must be at most {most} (max_batch_work)"
             raise ProblemError("too-large", f"{rule}, got {count} × {d}² = {count * d**2}.")
 
