@@ -107,6 +107,39 @@ def test_a_restart_shows_the_same(tmp_path: Path) -> None:
         assert "Live decisions and controls" not in client.get("/").text
 
 
+@pytest.mark.long
+def test_a_replaced_reward_counts_from_the_next_batch_on(tmp_path: Path) -> None:
+    """Whatever restarts there are, in the lift and in the mean."""
+    place, rng = str(tmp_path / "agent.db"), np.random.default_rng(8)
+    settings: dict[str, Any] = {"control_share": SHARE, "reward_range": "0:1"}
+    with asking(place, **settings) as client:
+        decisions = made(client, 130)
+        rewards, before = reward(client, decisions, rng), model(client)
+        body = {"reward": 1.0 - rewards[3], "replace": True}
+        assert client.put(f"/v1/decisions/{decisions[3]['decision_id']}/reward", json=body).status_code == 204
+        assert [model(client)[name] for name in ("lift", "mean_reward")] == [
+            before["lift"],
+            before["mean_reward"],
+        ]
+    with asking(place, **settings) as client:
+        assert [model(client)[name] for name in ("lift", "mean_reward")] == [
+            before["lift"],
+            before["mean_reward"],
+        ]
+        decisions += made(client, 80)
+        rewards += reward(client, decisions[130:], rng)
+        rewards[3] = 1.0 - rewards[3]
+        after = model(client)
+        assert after["mean_reward"] == float(f"{np.mean(rewards[:200]):.3g}")
+        modes = [one["mode"] for one in decisions]
+        assert after["lift"]["value"] == pytest.approx(literal(rewards[:200], modes[:200]), abs=5.1e-4)
+    with asking(place, **settings) as client:
+        assert [model(client)[name] for name in ("lift", "mean_reward")] == [
+            after["lift"],
+            after["mean_reward"],
+        ]
+
+
 def test_a_decision_that_may_still_be_rewarded_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -265,7 +265,7 @@ def test_a_batch_is_what_it_sums(place: str, batches_of_four: None) -> None:
             chosen.append(whole.contexts[whole.action])
             rewards.append(whole.reward)
             if t in (1, 5, 10):
-                found.update(3)
+                found.update(3, found.next_end(3))
                 x, y = np.array(chosen[: (t + 1) // 4 * 4]), np.array(rewards[: (t + 1) // 4 * 4])
                 assert found.sums.gram == pytest.approx(x.T @ x if x.size else np.zeros((3, 3)))
                 assert found.sums.moment == pytest.approx(x.T @ y if x.size else np.zeros(3))

@@ -10,8 +10,10 @@ import numpy as np
 
 from fedfairx.evaluation.lift import Lift, LiftSoFar
 from fedfairx.service.published import DIGITS, FOR_EACH
-from fedfairx.storage.journal import Journal
+from fedfairx.storage.journal import NOW, Journal
+from fedfairx.storage.queries import last_compared
 from fedfairx.storage.records import StoredDecision
+from fedfairx.storage.replacement import replaced_between
 
 DAY = 86_400.0  # seconds that a reward is waited for where there is no window
 
@@ -43,26 +45,44 @@ class LiftReader:
     Decisions are taken in the order in which they were made, up to the first one that may still get its
     reward: an order by rewards would prefer whatever is rewarded sooner. A decision waits for the `window`,
     or for a day if there is none; later rewards are not counted. A batch has at least ten decisions of either
-    kind, since a mean of one reward would reveal it.
+    kind, since a mean of one reward would reveal it. A reward that is replaced counts from the next batch on.
     """
 
     def __init__(
         self, journal: Journal, *, first: int, reward_range: tuple[float, float], wait: float | None
     ) -> None:
         self._journal = journal
-        self._so_far = LiftSoFar(reward_range)
+        self._first = first
+        self._reward_range = reward_range
         self._step = (reward_range[1] - reward_range[0]) / DIGITS
         self._wait = DAY if wait is None else wait
-        self._last = first - 1  # the number of the last decision read
-        self._batch: list[tuple[float, bool, float]] = []
-        self._kinds = [0, 0]  # controls and live decisions in it
+        self._end: int | None = None  # the number after the last reward in it
         self.lift = Lift()
         self.since: float | None = None  # when the first decision in it was made
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._so_far = LiftSoFar(self._reward_range)
+        self._last = self._first - 1  # the number of the last decision read
+        self._batch: list[tuple[float, bool, float]] = []
+        self._kinds = [0, 0]  # controls and live decisions in it
 
     def update(self, batch: int) -> None:
-        """Add the batches that are complete by now."""
-        whole = False
-        for made in self._journal.decisions(after_seq=self._last):
+        """Add the batches that are complete by now; start over if rewards were replaced meanwhile."""
+        last = self._read(batch)
+        if last is None:
+            return
+        end = last_compared(self._journal, first=self._first, last=last) + 1
+        if replaced_between(self._journal, end if self._end is None else self._end, NOW):
+            self._start_over()
+            self._read(batch, as_of=end)
+        self._end = end
+        self.lift = _coarse(self._so_far.answer(), self._step)
+
+    def _read(self, batch: int, *, as_of: int | None = None) -> int | None:
+        """Read on, and return the number of the last decision in a batch; None if none is complete."""
+        whole = None
+        for made in self._journal.decisions(after_seq=self._last, as_of=as_of):
             if made.status == "pending" and made.time > time.time() - self._wait:
                 break
             self._last = made.seq
@@ -75,9 +95,8 @@ class LiftReader:
             self._kinds[live] += 1
             if len(self._batch) >= batch and min(self._kinds) >= FOR_EACH:
                 self._so_far.add(*map(np.array, zip(*self._batch, strict=True)))
-                self._batch, self._kinds, whole = [], [0, 0], True
-        if whole:
-            self.lift = _coarse(self._so_far.answer(), self._step)
+                self._batch, self._kinds, whole = [], [0, 0], made.seq
+        return whole
 
 
 def mean_reward(made: StoredDecision) -> float | None:

@@ -198,20 +198,26 @@ class ExposureCache:
         """The published sums, up to date; of a long log, they start with the decisions of the first table."""
         agent, journal, settings = self._agent, self._agent.journal, self._settings
         with self._publishing:
-            if self._outdated and (self._published is None or self._published.has_more(agent.dimension)):
-                self._published, self._outdated = None, False
-            if self._published is None:
+            published, end = self._published, None
+            if published is not None:
+                end = published.next_end(agent.dimension)
+                if end is not None and (self._outdated or replaced_between(journal, published.end or 0, end)):
+                    published = None
+            if published is None:
                 most = settings.exposure_decisions
                 first = last_of(journal, most, first=0, end=number_at(journal, None))
                 test = ChangeTest(settings.noise_sd or _half_range(agent), separate=bool(agent.actions))
-                self._published = Published(journal, first=first, test=test)
-                if settings.control_share:
+                published = Published(journal, first=first, test=test)
+                end = published.next_end(agent.dimension)
+                if settings.control_share and (self._lift is None or self._outdated):
                     ends = agent.options.reward_range or (0.0, 1.0)
                     self._lift = LiftReader(journal, first=first, reward_range=ends, wait=settings.window)
-            self._published.update(agent.dimension)
+                self._outdated = False
+            published.update(agent.dimension, end)
+            self._published = published
             if self._lift is not None:
                 self._lift.update(batch_of(agent.dimension))
-            return self._published
+            return published
 
 
 def posterior(agent: Agent, sums: tuple[Array, Array], *, exact: bool) -> tuple[Array, Array]:

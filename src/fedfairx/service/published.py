@@ -9,7 +9,6 @@ rewards enter as Σxy: d numbers for at least 10 d rewards.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +18,7 @@ from fedfairx.fairness import Draws, Exposure, Row, Share
 from fedfairx.fairness.change_test import ChangeTest
 from fedfairx.fairness.credible import OverTime
 from fedfairx.storage.journal import Journal
-from fedfairx.storage.queries import records
+from fedfairx.storage.queries import records, reward_numbers
 from fedfairx.util.arrays import Array
 
 LEAST = 100  # rewards in a batch
@@ -54,9 +53,8 @@ class Sums:
 class Published:
     """Sums over whole batches of rewards, read from the log from number `first` on.
 
-    A batch is read once: if one of its rewards is replaced later, the sums stay, since they would change with
-    that reward alone. The next start of the service reads all of them again; where records were deleted, the
-    next batch does.
+    They are as of the last batch: a reward that is replaced later counts from the next batch on, also after a
+    restart, since else they would change with that reward alone.
     """
 
     def __init__(self, journal: Journal, *, first: int, test: ChangeTest) -> None:
@@ -67,25 +65,25 @@ class Published:
         self._journal = journal
         self._next = first
 
-    def has_more(self, dimension: int) -> bool:
-        """Whether another batch is complete."""
-        return any(rewards.size == batch_of(dimension) for *_, rewards in self._parts(dimension))
+    def next_end(self, dimension: int) -> int | None:
+        """The `end` with the batches that are complete by now; None if there is no further one."""
+        numbers, size = reward_numbers(self._journal, first=self._next), batch_of(dimension)
+        whole = len(numbers) // size * size
+        return numbers[whole - 1] + 1 if whole else None
 
-    def _parts(self, dimension: int) -> Iterator[tuple[int, Array, Array]]:
-        end = self._journal.end()
-        return records(self._journal, dimension, first=self._next, end=end, page=batch_of(dimension))
-
-    def update(self, dimension: int) -> None:
-        """Add the batches that are complete by now."""
-        sums = self.sums = self.sums.copy(dimension)
-        for last, contexts, rewards in self._parts(dimension):
-            if rewards.size == batch_of(dimension):
+    def update(self, dimension: int, end: int | None) -> None:
+        """Add the batches before `end`, which is the `next_end`."""
+        sums, size = self.sums.copy(dimension), batch_of(dimension)
+        if end is not None:
+            parts = records(self._journal, dimension, first=self._next, end=end, page=size)
+            for _, contexts, rewards in parts:
                 sums.add(contexts, rewards)
                 sound = np.abs(rewards) <= LARGEST
                 self.test.add(contexts[sound], rewards[sound])
                 self.count += int(sound.sum())
                 self.total += float(rewards[sound].sum())
-                self.end = self._next = last + 1
+            self.end = self._next = end
+        self.sums = sums
 
 
 def coarse(table: Exposure) -> Exposure:

@@ -53,11 +53,12 @@ from fedfairx.storage.transaction_log import TABLES, Log, event_body, event_cont
 from fedfairx.util.arrays import Array, Coordinates
 
 _DECISIONS = f"SELECT {DECISION}, seal FROM decisions"
-#: A decision `d`, its outcome `o`, and the outcome that replaced it last, `r`.
+NOW = 2**62  # as of this number, all steps count
+#: A decision `d`, its outcome `o`, and the outcome that replaced it last, `r`, as of a number.
 WHOLE = f"SELECT {columns(DECISION, 'd')}, {columns(OUTCOME, 'o')}, {columns(OUTCOME, 'r')}"
 REPLACED = (
     "LEFT JOIN outcomes r ON r.decision = o.decision AND r.slot = o.slot AND o.turn = 0 AND r.turn > 0 "
-    "AND r.turn = (SELECT MAX(turn) FROM outcomes WHERE decision = o.decision AND slot = o.slot)"
+    "AND r.turn = (SELECT MAX(turn) FROM outcomes WHERE decision = o.decision AND slot = o.slot AND seq < ?)"
 )
 _ENDED = "FROM decisions d LEFT JOIN outcomes o ON o.decision = d.seq AND o.slot = 0 AND o.turn = 0"
 _JOINED = f"{WHOLE} {_ENDED} {REPLACED} WHERE d.agent = ?"
@@ -410,7 +411,7 @@ class Journal:
 
     def head(self, *, before: int | None = None) -> bytes:
         """The digest of the last row in the database, or of the last row before a number."""
-        bound = 2**62 if before is None else before
+        bound = NOW if before is None else before
         question = "SELECT seq, seal FROM {} WHERE agent = ? AND seq < ? ORDER BY seq DESC LIMIT 1"
         newest = [
             row
@@ -426,9 +427,10 @@ class Journal:
     def checked(self, since: int = 0) -> Iterator[Checked]:
         """All rows from number `since` on, in order; `StateError` at the first that breaks the chain."""
         previous = self.head(before=since)
+        outcomes = self._pages(_OUTCOMES, since, "o.", NOW)
         each = (
             (Checked(row[0], row[-1], self._made(row)) for row in self._pages(_DECISIONS, since)),
-            (Checked(row[0], row[_O - 1], self._ended(row)) for row in self._pages(_OUTCOMES, since, "o.")),
+            (Checked(row[0], row[_O - 1], self._ended(row)) for row in outcomes),
             (Checked(row[0], row[-1], self.event(row)) for row in self._pages(_EVENTS, since)),
         )
         for found in heapq.merge(*each, key=itemgetter(0)):
@@ -451,7 +453,7 @@ class Journal:
         """The outcomes of a decision's slots that are before a number."""
         where = "o.decision = ? AND o.agent = ? AND o.slot > 0 AND o.turn = 0 AND o.seq < ?"
         question = f"{_OUTCOMES} WHERE {where} ORDER BY o.seq"
-        for row in self.log.database.execute(question, (decision, self.agent, before)):
+        for row in self.log.database.execute(question, (NOW, decision, self.agent, before)):
             outcome = self._ended(row)
             if outcome is not None:
                 yield outcome
@@ -470,9 +472,9 @@ class Journal:
         self._check(row, seal_event, "events")
         return Event(row[0], row[2], row[3], event_content(row[4]))
 
-    def _pages(self, question: str, since: int, table: str = "") -> Iterator[Row]:
+    def _pages(self, question: str, since: int, table: str = "", *values: int) -> Iterator[Row]:
         where = f"{question} WHERE {table}agent = ? AND {table}seq > ? ORDER BY {table}seq LIMIT ?"
-        return pages(self.log.database.execute, where, (self.agent,), after=since - 1)
+        return pages(self.log.database.execute, where, (*values, self.agent), after=since - 1)
 
     def _made(self, row: Row) -> Made:
         self._check(row, self._seal_decision, "decisions")
@@ -555,17 +557,21 @@ class Journal:
         after_seq: int = -1,
         before_seq: int | None = None,
         limit: int | None = None,
+        as_of: int | None = None,
     ) -> Iterator[StoredDecision]:
         """Decisions after number `after_seq`, the oldest first; times are in seconds since 1970.
 
         Those whose content is gone are left out; `amendments` says how many these are.
 
         action: the row of one that was shown, in whichever slot.
+        as_of: rewards that came from this number on replace no earlier ones.
         """
         where, values = self.filters(since, until, status, action, mode, before_seq)
         question = f"{_JOINED}{where} AND d.seq > ? ORDER BY d.seq LIMIT ?"
         after = max(after_seq, self.amendments().whole_from - 1)
-        return self._wholes(pages(self.log.database.read, question, values, after=after, limit=limit))
+        bound = NOW if as_of is None else as_of
+        rows = pages(self.log.database.read, question, (bound, *values), after=after, limit=limit)
+        return self._wholes(rows, bound)
 
     def filters(
         self,
@@ -602,9 +608,9 @@ class Journal:
         for at in range(0, len(numbers), SOME):
             some = numbers[at : at + SOME]
             question = f"{_JOINED} AND d.seq IN ({marks(some)}) ORDER BY d.seq"
-            yield from self._wholes(iter(self.log.database.read(question, (self.agent, *some))))
+            yield from self._wholes(iter(self.log.database.read(question, (NOW, self.agent, *some))))
 
-    def _wholes(self, rows: Iterator[Row]) -> Iterator[StoredDecision]:
+    def _wholes(self, rows: Iterator[Row], as_of: int = NOW) -> Iterator[StoredDecision]:
         """The decisions of rows of `WHOLE`; outcomes of slots are read for many of them at a time."""
         said = self.amendments()
         while some := list(islice(rows, SOME)):
@@ -613,7 +619,7 @@ class Journal:
             if numbers:
                 where = f"o.slot > 0 AND o.turn = 0 AND o.decision IN ({marks(numbers)})"
                 question = f"{_OUTCOMES} WHERE o.agent = ? AND {where}"
-                for row in self.log.database.read(question, (self.agent, *numbers)):
+                for row in self.log.database.read(question, (as_of, self.agent, *numbers)):
                     ended[row[2]].append(row)
             for row in some:
                 found = self._whole(row, ended.get(row[0], ()))
@@ -644,7 +650,7 @@ class Journal:
         return max((int(last) + 1 for (last,) in rows if last is not None), default=0)
 
     def _one(self, where: str, value: Any) -> StoredDecision | None:
-        rows = self.log.database.read(_JOINED + where, (self.agent, value))
+        rows = self.log.database.read(_JOINED + where, (NOW, self.agent, value))
         return next(self._wholes(iter(rows)), None)
 
     def _whole(self, row: Row, ended: Sequence[Row]) -> StoredDecision:

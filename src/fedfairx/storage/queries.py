@@ -23,6 +23,12 @@ _RECORDS = (
     f"AND o.status <> 'withdrawn' AND {WITH_CONTENT} "
     "AND o.seq < ? AND o.seq > ? ORDER BY o.seq LIMIT ?"
 )
+_REWARDED = (
+    "SELECT o.seq FROM outcomes o JOIN decisions d ON d.seq = o.decision "
+    "WHERE o.agent = ? AND (o.slot > 0 OR d.slots IS NULL) AND o.turn = 0 "
+    f"AND (o.status = 'rewarded' OR o.reward IS NOT NULL) AND {WITH_CONTENT} "
+    "AND o.seq > ? ORDER BY o.seq LIMIT ?"
+)
 _CHOICES = f"SELECT d.seq, d.action, d.names, d.groups, d.slots {CHOSEN}"
 SEARCHED = 20_000  # decisions that are looked at in one search for a name or a group
 _LEARNT = (
@@ -136,13 +142,14 @@ def number_at(journal: Journal, time: float | None) -> int:
 def records(
     journal: Journal, dimension: int, *, first: int, end: int, page: int = PAGE
 ) -> Iterator[tuple[int, Array, Array]]:
-    """Rewards from number `first` on and before `end`, in the order of their arrival, in parts of `page`.
+    """Rewards from number `first` on, as of `end`, in the order of their arrival, in parts of `page`.
 
-    Those of decisions whose content is gone, and those that a rollback has undone, are left out.
+    A reward that replaces another counts if it came before `end` too. Those of decisions whose content is
+    gone, and those that a rollback has undone, are left out.
     Each part: the number of its last step, the contexts (n, d) of the actions taken, and the rewards (n,).
     """
     said = journal.amendments()
-    rows = pages(journal.log.database.read, _RECORDS, (journal.agent, end), after=first - 1)
+    rows = pages(journal.log.database.read, _RECORDS, (end, journal.agent, end), after=first - 1)
     found = ((row[0], *journal.record(row[1:])) for row in rows if not said.is_undone(row[0]))
     rewarded = ((seq, context, reward) for seq, context, reward in found if reward is not None)
     while some := list(islice(rewarded, page)):
@@ -150,6 +157,23 @@ def records(
         for row, (_, context, _) in zip(contexts, some, strict=True):
             row[: context.size] = context  # shorter, if actions or features were added since
         yield some[-1][0], contexts, np.array([reward for *_, reward in some])
+
+
+def reward_numbers(journal: Journal, *, first: int) -> list[int]:
+    """The numbers of the rewards of `records`, from `first` on, whatever has replaced them."""
+    said = journal.amendments()
+    rows = pages(journal.log.database.read, _REWARDED, (journal.agent,), after=first - 1)
+    return [seq for (seq,) in rows if not said.is_undone(seq)]
+
+
+def last_compared(journal: Journal, *, first: int, last: int) -> int:
+    """The number of the last reward of decisions `first` to `last` where chance might take the baseline."""
+    question = (
+        "SELECT MAX(o.seq) FROM outcomes o JOIN decisions d ON d.seq = o.decision WHERE d.agent = ? "
+        "AND d.seq >= ? AND d.seq <= ? AND d.control_share > 0 AND d.control_share < 1 "
+        "AND o.turn = 0 AND (o.status = 'rewarded' OR o.reward IS NOT NULL)"
+    )
+    return int(journal.log.database.read(question, (journal.agent, first, last))[0][0])
 
 
 def learnt(journal: Journal, *, first: int, end: int) -> Iterator[tuple[Array, Array, Array]]:
