@@ -1,6 +1,7 @@
 """The files in `deploy/`: valid by their schemas, true to the code, and the image's steps run.
 
-There is no Docker here: `Image` reads the Dockerfile and runs its steps in a folder, with its paths below it.
+`Image` reads the Dockerfile and runs its steps in a folder, with its paths below it. Where there are Buildah
+and a base image, or debootstrap to make one, the image itself is built, and a member runs in it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,10 +28,14 @@ import yaml
 from check_jsonschema.cli import main as check_jsonschema
 
 from fedfairx.cli.main import parser
+from fedfairx.federation.roster.rounds import Rounds
+from fedfairx.federation.roster.terms import Terms
+from fedfairx.federation.setup.create import create_federation
 from fedfairx.service.metrics import EDGES, METRICS
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.service.settings import PREFIX, Settings, table
 from member_service import founded, member_of, rounds
+from nats_server import NatsServer, free_port
 from servers import missing
 from service_helpers import asking, decide, until
 
@@ -102,6 +109,34 @@ def test_nobody_is_root() -> None:
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         }
+
+
+def test_a_member_in_a_container_can_write_its_database_and_its_vault() -> None:
+    """Its folder is read-only there. A new volume is the user's only if the image has the folder."""
+    compose = yaml.safe_load((DEPLOY / "compose.federation.yaml").read_text())
+    (made,) = re.findall(
+        r"install -d -o fedfairx -g fedfairx -m 700 (.*)", (DEPLOY / "Dockerfile").read_text()
+    )
+    (data,) = re.findall(r"FEDFAIRX_DATA=(\S+)", (DEPLOY / "Dockerfile").read_text())
+    members = [each for name, each in compose["services"].items() if name.startswith("org")]
+    assert len(members) == 3
+    for member in members:
+        mounts = {place: (source, mode) for source, place, *mode in (m.split(":") for m in member["volumes"])}
+        assert mounts["/member"][1] == ["ro"]
+        written = {data, member["environment"]["FEDFAIRX_VAULT"]}
+        assert written == {*made.split()} == {*mounts} - {"/member"}
+        assert all(mounts[place][0] in compose["volumes"] and not mounts[place][1] for place in written)
+
+
+def test_prometheus_asks_where_kubernetes_serves() -> None:
+    prometheus = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
+    (target,) = prometheus["scrape_configs"][0]["static_configs"][0]["targets"]
+    service = next(each for each in MANIFEST if each["kind"] == "Service")
+    (port,) = service["spec"]["ports"]
+    assert target == f"{service['metadata']['name']}:{port['port']}"
+    (inside,) = POD["containers"][0]["ports"]
+    assert (port["targetPort"], inside["containerPort"]) == (inside["name"], Settings().port)
+    assert service["metadata"]["annotations"]["prometheus.io/port"] == str(Settings().port)
 
 
 # --- alerts ---
@@ -293,3 +328,123 @@ def _serve(image: Image, environment: dict[str, str], body: dict[str, Any], fold
     assert lines[0]["message"].startswith("fedfairx serves on http://0.0.0.0:")  # nothing was compiled
     assert serving.returncode == -signal.SIGTERM  # uvicorn repeats the signal once it has closed everything
     assert _run(probe, environment).returncode != 0
+
+
+# --- the image by Buildah ---
+
+CERTIFICATES = "/etc/ssl/certs"  # of authorities that this machine trusts, for downloads
+
+
+class Buildah:
+    """Buildah with images and containers of its own; all that runs has this machine's network."""
+
+    def __init__(self, folder: Path) -> None:
+        self._words = ["buildah", "--root", f"{folder}/images", "--runroot", f"{folder}/run"]
+
+    def __call__(self, *words: str) -> str:
+        done = subprocess.run([*self._words, *words], capture_output=True, text=True, cwd=DEPLOY.parent)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.strip()
+
+    def base(self, name: str, folder: Path) -> None:
+        """Get the base image from a registry; else make one from Debian's packages."""
+        pulled = subprocess.run(
+            [*self._words, "pull", "-q", f"docker.io/library/{name}"], capture_output=True
+        )
+        if pulled.returncode == 0:
+            return
+        if shutil.which("debootstrap") is None:
+            pytest.skip(f"no registry has {name} for this machine, and there is no debootstrap to make it")
+        packages = "--include=python3,python3-venv,ca-certificates"
+        command = ["debootstrap", "--variant=minbase", packages, "bookworm", str(folder)]
+        made = subprocess.run(command, capture_output=True, text=True)
+        if made.returncode != 0:
+            pytest.skip(
+                f"no registry has {name} for this machine, nor a mirror of Debian: {made.stdout[-300:]}"
+            )
+        (folder / "usr" / "bin" / "python").symlink_to("python3")
+        container = self("from", "scratch")
+        self("add", "-q", container, str(folder), "/")
+        self("config", "--env", "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", container)
+        self("commit", "-q", container, f"docker.io/library/{name}")
+        self("rm", container)
+
+    def run(self, container: str, mounts: list[str], environment: dict[str, str], *words: str) -> list[str]:
+        """The command that runs words in a container, as the image's user."""
+        options = [f"--volume={mount}" for mount in mounts]
+        options += [f"--env={name}={value}" for name, value in environment.items()]
+        return [*self._words, "run", "--isolation=chroot", *options, container, "--", *words]
+
+
+@pytest.fixture
+def on_disk() -> Iterator[Path]:
+    """A folder for images: other temporary ones may be in memory, or allow no devices."""
+    folder = Path(tempfile.mkdtemp(prefix="fedfairx-image-", dir="/var/tmp"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_an_opener_runs_in_the_image_with_its_folder_read_only(tmp_path: Path, on_disk: Path) -> None:
+    """As compose.federation.yaml runs it, with secure aggregation and a real hub."""
+    if shutil.which("buildah") is None or os.geteuid() != 0:
+        pytest.skip("there is no Buildah here, or it is not run by root, and this test needs it")
+    buildah, image = Buildah(on_disk / "buildah"), Image.read()
+    buildah.base(image.steps[0][1].split()[0], on_disk / "root")
+    trusted = [f"--volume={path}:{path}:ro" for path in (CERTIFICATES, "/etc/resolv.conf")]
+    buildah("bud", "--isolation=chroot", "--pull-never", "--format=docker", *trusted, "-t", "fedfairx",
+            "-f", "deploy/Dockerfile", "--ignorefile", "deploy/Dockerfile.dockerignore", ".")  # fmt: skip
+    container = buildah("from", "fedfairx")
+    hub_port, port, base = free_port(), free_port(), tmp_path / "federation"
+    members = dict.fromkeys(("org1", "org2", "org3"))
+    hourly = Rounds(begin=int(time.time()), first=3600, ratio=1, count=10)
+    terms = Terms(dimension=3, agents=3, horizon=100, epsilon=2.0, aggregation="secure", rounds=hourly)
+    create_federation(base, terms, members, hosts=["127.0.0.1"], port=hub_port, confirm=True)
+    compose = yaml.safe_load((DEPLOY / "compose.federation.yaml").read_text())["services"]["org1"]
+    (tmp_path / "admin-key").write_text(f"{'0a' * 6}.{'k' * 43}")
+    mounts = [f"{base}/org1:/member:ro", f"{tmp_path}/admin-key:/run/secrets/admin-key:ro"]
+    for name in ("data", "vault"):
+        (tmp_path / name).mkdir(mode=0o700)
+        mounts.append(f"{tmp_path / name}:/{name}")
+    for path in (
+        base,
+        base / "org1",
+        *(base / "org1").iterdir(),
+        *map(tmp_path.joinpath, ("admin-key", "data", "vault")),
+    ):
+        os.chown(path, int(image.user), int(image.user))
+    tmp_path.chmod(0o755)
+    environment = {"FEDFAIRX_PORT": str(port)}
+    refused = subprocess.run(
+        buildah.run(container, mounts, environment, *compose["command"]), capture_output=True, text=True
+    )
+    assert refused.returncode == 2, refused.stderr
+    assert "vault must be a folder that this opener can write to (Read-only file system)" in refused.stderr
+    hub = NatsServer.of(base / "hub" / "nats-server.conf", hub_port).start()
+    hub.make_bucket_in(base / "hub")
+    environment |= compose["environment"]
+    with (tmp_path / "log").open("w") as log:
+        words = buildah.run(container, mounts, environment, *compose["command"])
+        running = subprocess.Popen(words, stderr=log, start_new_session=True)
+    try:
+        probe = [word.replace("8000", str(port)) for word in image.probe()]
+        asked = buildah.run(container, mounts, {}, *probe)
+        until(lambda: subprocess.run(asked, capture_output=True).returncode == 0, seconds=60)
+        headers = {"authorization": f"Bearer {(tmp_path / 'admin-key').read_text()}"}
+        url = f"http://127.0.0.1:{port}/v1/sync"
+        until(lambda: httpx.get(url, headers=headers).json()["trouble"] is None, seconds=30)
+        vault = tmp_path / "vault" / "org1.vault"
+        assert (vault.stat().st_uid, vault.stat().st_mode & 0o777) == (int(image.user), 0o600)
+        check = buildah.run(
+            container, mounts, compose["environment"], "fedfairx", "federate", "check", "/member"
+        )
+        done = subprocess.run(check, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + (tmp_path / "log").read_text()
+        assert "ok     org1: can open totals with org1.vault" in done.stdout
+    finally:
+        os.killpg(running.pid, signal.SIGTERM)
+        running.wait(60)
+        hub.kill()
+        buildah("rm", "--all")
+        buildah("rmi", "--all", "--force")

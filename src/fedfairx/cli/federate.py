@@ -258,7 +258,11 @@ class Check(Output):
         from fedfairx.federation.setup.verify import inspect
         from fedfairx.service.settings import load, place_of
 
-        found = inspect(self.folder, database=lambda member: place_of(load({"federation": str(member)})))
+        def places(member: Path) -> tuple[str, str]:
+            settings = load({"federation": str(member)})
+            return place_of(settings), settings.vault
+
+        found = inspect(self.folder, places=places)
         self.answer(
             [{"what": each.what, "fine": each.fine, "trouble": each.trouble} for each in found],
             "\n".join(

@@ -32,7 +32,7 @@ def open_served(settings: Settings, *, write_queue: WriteQueue, metrics: AgentMe
 
     A setting that is not given is as stored, or its default.
     """
-    place = MemberFolder.read(settings.federation) if settings.federation else None
+    place = MemberFolder.read(settings.federation, vaults=settings.vault) if settings.federation else None
     settings = remembered(settings)
     agent = _open(settings, place)
     try:

@@ -113,7 +113,7 @@ class Membership:
         if stamp == self._stamp:
             return
         try:
-            place = MemberFolder.read(self.place.folder)
+            place = MemberFolder.read(self.place.folder, vaults=self.place.vaults)
             place.roster.require_follows(self.place.roster)
             place.update(self.member)
         except StorageUnavailable:

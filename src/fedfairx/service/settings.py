@@ -97,6 +97,8 @@ class Settings:
     decide_from: what a private agent decides from; released is the strict mode, whose claim also covers how
         a record changes later decisions.
     federation: the folder of a member of a federation; docs/howto/found-a-federation.md.
+    vault: folder of the vault of an opener, which belongs into no backup; if not given, it is beside the
+        member's key. docs/howto/use-secure-aggregation.md.
     partners: for a member of a federation, whether its peers' parameters may differ from its own.
     person_records: records of one person that enter, where a person is to be private.
     keep: how long contexts of decisions are kept, as 400d; all are, if not given. docs/howto/delete-data.md.
@@ -153,6 +155,7 @@ class Settings:
     releases: Count = 100
     decide_from: DecideFrom = "own+released"
     federation: str = ""
+    vault: str = ""
     partners: Literal["differ", "alike"] = "differ"
     person_records: Count | None = None
     keep: str = field(default="", metadata={"metavar": "TIME"})
@@ -328,6 +331,8 @@ def _toml(path: Path) -> dict[str, Any]:
     if isinstance(values.get("federation"), dict):  # a member's own file, in its folder
         values["federation"] = str(path.parent)
         values["data"] = str(path.parent / str(values.get("data", "data")))
+        if values.get("vault"):
+            values["vault"] = str(path.parent / str(values["vault"]))
     return values
 
 

@@ -85,7 +85,7 @@ def test_a_halted_member_is_found_and_stays_halted(
 
 @pytest.mark.long
 def test_of_secure_aggregation_a_halted_member_and_an_opener_without_its_vault(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = tmp_path / "federation"
     create_federation(base, secure_terms(), dict.fromkeys(NAMES), transport="sqlite")
@@ -108,6 +108,9 @@ def test_of_secure_aggregation_a_halted_member_and_an_opener_without_its_vault(
     code, told = check(opener, capsys)
     assert (code, f"ok     org1: can open totals with {VAULT}" in told) == (0, True)
     assert "vault" not in check(other, capsys)[1]
+    with monkeypatch.context() as patch:
+        patch.setenv("FEDFAIRX_VAULT", str(tmp_path))  # a setting of the service, where there is none
+        assert check(opener, capsys)[0] == 1
     (opener / VAULT).unlink()
     for _ in range(2):  # also when it has started again
         for place in (opener, base):

@@ -15,6 +15,7 @@ from fedfairx.federation.setup.create import amend_federation, create_federation
 from fedfairx.federation.setup.member_folder import CONFIRMED, SETTINGS, VAULT, MemberFolder
 from fedfairx.federation.transport.nats_subjects import subject_of
 from fedfairx.privacy import SimulatedNoise
+from fedfairx.service.settings import load
 from member_helpers import secure_terms
 from secure_helpers import NAMES
 
@@ -178,6 +179,23 @@ def test_an_openers_vault_lies_beside_its_key(tmp_path: Path) -> None:
         if opener:
             assert (tmp_path / name / VAULT).stat().st_mode & 0o077 == 0
         member.close()
+
+
+def test_an_openers_vault_may_be_elsewhere(tmp_path: Path) -> None:
+    create_federation(tmp_path, secure_terms(), dict.fromkeys(NAMES), transport="sqlite")
+    place = MemberFolder.read(tmp_path / "org1", vaults=str(tmp_path / "vaults"))
+    agent = place.roster.terms.agent("org1", noise=SimulatedNoise(1))
+    place.member(agent).close()
+    assert (tmp_path / "vaults" / "org1.vault").stat().st_mode & 0o077 == 0
+    assert not (tmp_path / "org1" / VAULT).exists()
+    with (tmp_path / "org1" / SETTINGS).open("r+") as file:
+        content = file.read()
+        file.seek(0)
+        file.write(f'vault = "vaults"\n{content}')
+    assert load({"federation": str(tmp_path / "org1")}, environment={}).vault == f"{tmp_path}/org1/vaults"
+    nowhere = MemberFolder.read(tmp_path / "org1", vaults="/proc")  # where nobody can write
+    with pytest.raises(InvalidInput, match=r"vault must be a folder that this opener can write to .*'/proc'"):
+        nowhere.member(agent)
 
 
 def test_an_engine_does_not_carry_rows(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.settings import read_value
-from fedfairx.errors import StateError, require
+from fedfairx.errors import InvalidInput, StateError, require
 from fedfairx.federation.aggregation.records import FileRecords
 from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.member import Member
@@ -82,9 +82,10 @@ class MemberFolder:
     name: str
     roster: Roster
     table: Mapping[str, Any]  # [federation] of its settings
+    vaults: str = ""  # the folder of an opener's vault, if that is not beside its key
 
     @classmethod
-    def read(cls, folder: str | os.PathLike[str]) -> MemberFolder:
+    def read(cls, folder: str | os.PathLike[str], *, vaults: str = "") -> MemberFolder:
         """Read settings and roster, which must be of the federation that the settings name."""
         base = Path(folder)
         try:
@@ -93,7 +94,7 @@ class MemberFolder:
             roster, federation = base / str(table["roster"]), str(table["id"])
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError):
             raise StateError(f"{base / SETTINGS} must be TOML with a name and a [federation]") from None
-        return cls(base, name, Roster.read(roster, federation=federation), table)
+        return cls(base, name, Roster.read(roster, federation=federation), table, vaults)
 
     def stamp(self, *entries: str) -> tuple[int, ...]:
         """A cheap value that changes whenever one of these files is rewritten."""
@@ -238,12 +239,20 @@ class MemberFolder:
 
     def _vault(self) -> FileRecords | None:
         """The vault of an opener, or of one that was an opener in the epoch before."""
-        opens = self.vault.exists() or self.name in self.roster.openers
-        return FileRecords(self.vault) if opens else None
+        if not self.vault.exists() and self.name not in self.roster.openers:
+            return None
+        try:
+            self.vault.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return FileRecords(self.vault)
+        except OSError as error:
+            rule = f"must be a folder that this opener can write to ({error.strerror})"
+            raise InvalidInput(f"vault {rule}, got vault={str(self.vault.parent)!r}") from None
 
     @property
     def vault(self) -> Path:
         """Where the vault of an opener is."""
+        if self.vaults:
+            return Path(self.vaults) / f"{self.name}.vault"
         return Path(self._file("key")).with_name(VAULT)
 
     def update(self, member: Member | SecureMember) -> None:

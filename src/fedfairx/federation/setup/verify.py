@@ -48,12 +48,12 @@ class Finding:
         return not self.trouble
 
 
-#: Where the agent of the member with this folder is stored.
-Place = Callable[[Path], str]
+#: Where the agent of the member with this folder is stored, and the folder of its vault, if it is another.
+Places = Callable[[Path], tuple[str, str]]
 
 
-def inspect(folder: str | os.PathLike[str], *, database: Place | None = None) -> list[Finding]:
-    """Check a federation's folder, or one member's; with `database`, also what members have stored."""
+def inspect(folder: str | os.PathLike[str], *, places: Places | None = None) -> list[Finding]:
+    """Check a federation's folder, or one member's; with `places`, also what members have stored."""
     base = Path(folder)
     if not (base / "roster.json").exists():
         return [Finding(f"{base}", "roster.json is missing: not the folder of a federation or a member")]
@@ -66,11 +66,11 @@ def inspect(folder: str | os.PathLike[str], *, database: Place | None = None) ->
     if (base / CONFIGURATION).exists():
         return [*found, *_hub(base, roster), *_bucket(base)]
     if (base / SETTINGS).exists():
-        return [*found, *_agent(base, roster), *_stored(base, database), *_bucket(base)]
+        return [*found, *_agent(base, roster), *_stored(base, places), *_bucket(base)]
     found += [*_convener(base / "convener", roster), *_hub(base / "hub", roster)]
     for name in roster.members:
         if (base / name).is_dir():
-            found += [*_agent(base / name, roster, name), *_stored(base / name, database)]
+            found += [*_agent(base / name, roster, name), *_stored(base / name, places)]
     strays = [path.parent.name for path in base.glob("*/agent.key") if path.parent.name not in roster.members]
     return found + [Finding(f"{name}: has left the federation; its folder can be deleted") for name in strays]
 
@@ -196,11 +196,11 @@ def _agent(folder: Path, roster: Roster, name: str | None = None) -> Iterator[Fi
         yield _finding(what, lambda: _certificate(folder, "tls", email))
 
 
-def _stored(folder: Path, database: Place | None) -> Iterator[Finding]:
+def _stored(folder: Path, places: Places | None) -> Iterator[Finding]:
     """Whether a member that has run can still send, and an opener open totals."""
     try:
-        member = MemberFolder.read(folder)
-        place = "" if database is None else database(folder)
+        place, vaults = ("", "") if places is None else places(folder)
+        member = MemberFolder.read(folder, vaults=vaults)
     except (FedFairXError, OSError):
         return  # said already
     if not place or not ("://" in place or Path(place).exists()):
