@@ -42,12 +42,13 @@ class Identity:
         """Issue a certificate for a new key: for a server at `hosts`, or for the client `email`."""
         names: list[x509.GeneralName] = [_host(host) for host in hosts]
         names += [x509.RFC822Name(email)] if email else []
-        usage = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
+        usages = [ExtendedKeyUsageOID.CLIENT_AUTH]  # a server of a hub of several is a client of the others
+        usages += [ExtendedKeyUsageOID.SERVER_AUTH] if hosts else []
         key = ec.generate_private_key(ec.SECP256R1())
         builder = (
             _builder(_name(name), self.certificate.subject, key.public_key(), days)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
-            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False
