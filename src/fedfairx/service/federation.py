@@ -133,9 +133,9 @@ class Membership:
         if why is None and self._cut_off:
             self._cut_off.clear()
             self._logger.info("in touch with the federation again")
-        reason = "engine" if self.place.carried else why  # the text about an engine counts the seconds
-        if why is not None and reason not in self._cut_off and len(self._cut_off) < REASONS:
-            self._cut_off.add(str(reason))
+        key = "engine" if self.place.carried else str(why)  # the text about an engine counts the minutes
+        if why is not None and key not in self._cut_off and len(self._cut_off) < REASONS:
+            self._cut_off.add(key)
             self._logger.warning("not in touch with the federation: %s", why)
         behind = self.behind
         if behind is not None:

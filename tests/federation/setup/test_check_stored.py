@@ -14,7 +14,7 @@ from fedfairx.errors import LedgerMismatch
 from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.exchange.secure_member import SecureMember
 from fedfairx.federation.setup.create import create_federation
-from fedfairx.federation.setup.member_folder import VAULT, MemberFolder
+from fedfairx.federation.setup.member_folder import SETTINGS, VAULT, MemberFolder
 from member_helpers import released, secure_terms, terms
 from secure_helpers import NAMES
 
@@ -56,6 +56,11 @@ def test_a_halted_member_is_found_and_stays_halted(
     folder, copy = base / "org1", tmp_path / "copy"
     code, told = check(folder, capsys)
     assert (code, "halted" in told) == (0, False)  # it has not run yet
+    settings = (folder / SETTINGS).read_text()
+    (folder / SETTINGS).write_text(f"pirt = 8000\n{settings}")
+    code, told = check(folder, capsys)
+    assert (code, "pirt is not a setting" in told) == (1, True)
+    (folder / SETTINGS).write_text(settings)
     member = start(folder)
     released(member)
     stop(member)

@@ -230,7 +230,9 @@ def test_joining_leaving_and_a_new_key(base: Path) -> None:
 @pytest.mark.process
 def test_own_lines_of_the_hubs_configuration_stay(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = base / "hub" / "nats-server.conf"
-    config.write_text(text := config.read_text() + "http_port: 8222  # of the operator\n")
+    own = 'http_port: 8222  # of the operator\nserver_name: "a"\ncluster {\n  name: "c"\n  port: 6222\n'
+    own += '  authorization { user: "r", password: "x" }\n}\n'
+    config.write_text(text := config.read_text() + own)
     assert main(["federate", "amend", str(base), "--add", "org4"]) == 0
     assert f"{base}/hub/members.conf: for the hub" in capsys.readouterr().out
     assert config.read_text() == text

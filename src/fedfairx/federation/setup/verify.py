@@ -108,12 +108,13 @@ def _hub(folder: Path, roster: Roster) -> Iterator[Finding]:
             raise StateError(f"{folder / 'nodes' / missing[0]}.pub is missing")
 
     def configuration() -> None:
-        text = "\n".join(_lines((folder / CONFIGURATION).read_text(encoding="utf-8")))
+        lines = _lines((folder / CONFIGURATION).read_text(encoding="utf-8"))
+        text = "\n".join(lines)
         if "verify_and_map: true" not in text:
             raise StateError("it must have verify_and_map: true, or it admits everybody")
         if f'include "{MEMBERS}"' not in text:
             raise StateError(f'it must have include "{MEMBERS}", which says who is admitted')
-        if "authorization" in text:
+        if any(line.startswith("authorization") for line in _outermost(lines)):
             raise StateError(f"it must have no authorization of its own beside that of {MEMBERS}")
         if _lines((folder / MEMBERS).read_text(encoding="utf-8")) != _lines(hub_members(roster)):
             raise StateError(f"{MEMBERS} must be that of roster version {roster.version}: ask the convener")
@@ -162,6 +163,15 @@ def _lines(configuration: str) -> list[str]:
     return [line for line in lines if line]
 
 
+def _outermost(lines: list[str]) -> Iterator[str]:
+    """The lines of a configuration that are in no block: that of a cluster may have an authorization."""
+    depth = 0
+    for line in lines:
+        if depth == 0:
+            yield line
+        depth += line.count("{") - line.count("}")
+
+
 def _agent(folder: Path, roster: Roster, name: str | None = None) -> Iterator[Finding]:
     try:
         values = tomllib.loads((folder / SETTINGS).read_text(encoding="utf-8"))
@@ -198,12 +208,19 @@ def _agent(folder: Path, roster: Roster, name: str | None = None) -> Iterator[Fi
 
 def _stored(folder: Path, places: Places | None) -> Iterator[Finding]:
     """Whether a member that has run can still send, and an opener open totals."""
+    if places is None:
+        return
     try:
-        place, vaults = ("", "") if places is None else places(folder)
-        member = MemberFolder.read(folder, vaults=vaults)
+        MemberFolder.read(folder)
     except (FedFairXError, OSError):
         return  # said already
-    if not place or not ("://" in place or Path(place).exists()):
+    settings = _finding(f"{folder.name}: a service would take its settings", lambda: places(folder))
+    if not settings.fine:
+        yield settings
+        return
+    place, vaults = places(folder)
+    member = MemberFolder.read(folder, vaults=vaults)
+    if "://" not in place and not Path(place).exists():
         return
     name, roster = member.name, member.roster
 
