@@ -422,12 +422,12 @@ def test_an_opener_runs_in_the_image_with_its_folder_read_only(tmp_path: Path, o
     assert refused.returncode == 2, refused.stderr
     assert "vault must be a folder that this opener can write to (Read-only file system)" in refused.stderr
     hub = NatsServer.of(base / "hub" / "nats-server.conf", hub_port).start()
-    hub.make_bucket_in(base / "hub")
     environment |= compose["environment"]
     with (tmp_path / "log").open("w") as log:
         words = buildah.run(container, mounts, environment, *compose["command"])
         running = subprocess.Popen(words, stderr=log, start_new_session=True)
     try:
+        hub.make_bucket_in(base / "hub")
         probe = [word.replace("8000", str(port)) for word in image.probe()]
         asked = buildah.run(container, mounts, {}, *probe)
         until(lambda: subprocess.run(asked, capture_output=True).returncode == 0, seconds=60)

@@ -6,6 +6,7 @@ import logging
 import shutil
 import signal
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -28,10 +29,16 @@ def said(caplog: pytest.LogCaptureFixture, name: str, text: str) -> int:
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> NatsServer:
+def hub(tmp_path: Path) -> Iterator[NatsServer]:
+    """A running hub, with its bucket."""
     port = free_port()
     founded(tmp_path / "federation", transport="nats", port=port)
-    return NatsServer.of(tmp_path / "federation" / "hub" / "nats-server.conf", port)
+    hub = NatsServer.of(tmp_path / "federation" / "hub" / "nats-server.conf", port)
+    try:
+        hub.start().make_bucket_in(hub.folder)
+        yield hub
+    finally:
+        hub.kill()
 
 
 @pytest.mark.process
@@ -39,25 +46,21 @@ def test_every_log_has_the_remedy_for_a_hub_without_its_bucket(
     hub: NatsServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     base, names = hub.folder.parent, ("org1", "org2")
-    hub.start().make_bucket_in(hub.folder)
-    try:
-        with caplog.at_level(logging.INFO), ExitStack() as stack:
-            for name in names:
-                member = stack.enter_context(member_of(base / name))
-                until(lambda member=member: sync(member)["trouble"] is None)
-            hub.kill()
-            for name in names:
-                until(lambda name=name: said(caplog, name, "not in touch"), seconds=20)
-            shutil.rmtree(hub.folder / "jetstream")
-            hub.start()
-            for name in names:
-                until(lambda name=name: said(caplog, name, "has no bucket"), seconds=20)
-                assert said(caplog, name, "`fedfairx federate bucket`, run by the hub's operator") == 1
-            hub.make_bucket_in(hub.folder)
-            for name in names:
-                until(lambda name=name: said(caplog, name, "in touch with the federation again"), seconds=20)
-    finally:
+    with caplog.at_level(logging.INFO), ExitStack() as stack:
+        for name in names:
+            member = stack.enter_context(member_of(base / name))
+            until(lambda member=member: sync(member)["trouble"] is None)
         hub.kill()
+        for name in names:
+            until(lambda name=name: said(caplog, name, "not in touch"), seconds=20)
+        shutil.rmtree(hub.folder / "jetstream")
+        hub.start()
+        for name in names:
+            until(lambda name=name: said(caplog, name, "has no bucket"), seconds=20)
+            assert said(caplog, name, "`fedfairx federate bucket`, run by the hub's operator") == 1
+        hub.make_bucket_in(hub.folder)
+        for name in names:
+            until(lambda name=name: said(caplog, name, "in touch with the federation again"), seconds=20)
 
 
 @pytest.mark.process
@@ -65,25 +68,21 @@ def test_a_removed_member_is_told_that_it_may_have_been(
     hub: NatsServer, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     base = hub.folder.parent
-    hub.start().make_bucket_in(hub.folder)
-    try:
-        with caplog.at_level(logging.INFO), member_of(base / "org1") as one, member_of(base / "org2") as two:
-            for member in (one, two):
-                until(lambda member=member: sync(member)["trouble"] is None)
-            amend_federation(base, remove=["org2"])
-            assert hub.process is not None
-            hub.process.send_signal(signal.SIGHUP)  # nats-server --signal reload
-            # The connection may end before the hub's reason is read. The next attempt is seconds later.
-            until(lambda: said(caplog, "org2", "may have been removed from the federation"), seconds=60)
-            assert not said(caplog, "org1", "removed")
-        capsys.readouterr()
-        assert main(["federate", "check", str(base / "org2")]) == 1
-        assert "may have been removed from the federation; ask the convener" in capsys.readouterr().out
-        shutil.copy(base / "roster.json", base / "org2")  # it gets the roster, too
-        assert main(["federate", "check", str(base / "org2")]) == 1
-        assert "'org2' is not in the roster (version 2), which has org1: it may" in capsys.readouterr().out
-    finally:
-        hub.kill()
+    with caplog.at_level(logging.INFO), member_of(base / "org1") as one, member_of(base / "org2") as two:
+        for member in (one, two):
+            until(lambda member=member: sync(member)["trouble"] is None)
+        amend_federation(base, remove=["org2"])
+        assert hub.process is not None
+        hub.process.send_signal(signal.SIGHUP)  # nats-server --signal reload
+        # The connection may end before the hub's reason is read. The next attempt is seconds later.
+        until(lambda: said(caplog, "org2", "may have been removed from the federation"), seconds=60)
+        assert not said(caplog, "org1", "removed")
+    capsys.readouterr()
+    assert main(["federate", "check", str(base / "org2")]) == 1
+    assert "may have been removed from the federation; ask the convener" in capsys.readouterr().out
+    shutil.copy(base / "roster.json", base / "org2")  # it gets the roster, too
+    assert main(["federate", "check", str(base / "org2")]) == 1
+    assert "'org2' is not in the roster (version 2), which has org1: it may" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("wrong", ["ours", "theirs"])
