@@ -38,6 +38,11 @@ def twins(**more: Any) -> tuple[ffx.Agent, ffx.Agent]:
     return named, ffx.Agent(len(NAMES), name="a", **{**more, **prior})
 
 
+def fixed(**prior: float) -> ffx.Prior:
+    """A prior that stays: only actions with names learn its mean."""
+    return ffx.Prior(**prior, learn=False)
+
+
 # --- the same as unit vectors -----------------------------------------------------------------------------
 
 offers = st.lists(st.sampled_from(NAMES), min_size=1, unique=True)
@@ -47,7 +52,8 @@ rounds = st.lists(st.tuples(st.none() | offers, st.floats(0.0, 1.0)), max_size=3
 @pytest.mark.parametrize("rule", RULES)
 @given(rounds=rounds, seed=st.integers(0, 99))
 def test_it_is_an_agent_with_unit_vectors(rule: str, rounds: list[Any], seed: int) -> None:
-    named, plain = twins(rule=rule, seed=seed)
+    prior = {} if rule == "optimism" else {"prior": fixed(mean=0.4)}
+    named, plain = twins(rule=rule, seed=seed, **prior)
     for offered, reward in rounds:
         x = unit(offered or NAMES, NAMES)
         assert named.policy(offered) == pytest.approx(plain.policy(x), abs=1e-6)
@@ -404,7 +410,7 @@ def test_a_private_agent_has_the_actions_that_it_began_with(decide_from: str) ->
         def noise() -> Any:
             return private(3, epsilon=4.0, releases=10, noise=SimulatedNoise(7), decide_from=decide_from)
 
-        named = ffx.Agent(actions=NAMES, seed=0, privatizer=noise(), name="a")
+        named = ffx.Agent(actions=NAMES, seed=0, privatizer=noise(), name="a", prior=fixed())
         return named, ffx.Agent(3, seed=0, privatizer=noise(), name="a", prior=named.options.prior)
 
     named, plain = agents()

@@ -189,7 +189,7 @@ def test_one_hostile_partner_of_five_decides_nothing_before_our_own_rewards_or_l
             here.absorb({agent.name: agent.release() for agent in (*good, *bad)})
             shares.append(here.policy(CHOICE)[0])
         without, weighed, alike = shares
-        assert without > 0.95
+        assert without > 0.85
         assert weighed > without - 0.01
         assert alike < (0.5 if records == 200 else 0.01)
 
@@ -236,7 +236,7 @@ def test_who_comes_first_is_judged_again_when_others_come(order: str) -> None:
     here = taught("here", THETA, 0)
     for name in order.split(", "):
         here.absorb({name: agents[name].release()})
-    assert here.policy(CHOICE)[0] > 0.95
+    assert here.policy(CHOICE)[0] > 0.85
     partners = here.partners
     assert partners["bad"].weight < 1e-4
     assert partners["bad"].reason == "too little of our own to tell; most other partners contradict it"
@@ -262,7 +262,7 @@ def test_our_own_rewards_overrule_what_most_partners_say() -> None:
     agents += [taught(f"near-{i}", THETA, 200, seed=5 + i) for i in range(2)]
     here = taught("here", THETA, 0, seed=8)
     here.absorb({agent.name: agent.release() for agent in agents})
-    assert here.policy(CHOICE)[0] < 0.05
+    assert here.policy(CHOICE)[0] < 0.1
     rng = np.random.default_rng(3)
     contexts = rng.random((32, 3)) / np.sqrt(3)
     here.learn(contexts, contexts @ THETA + 0.1 * rng.normal(size=32))

@@ -67,7 +67,7 @@ def test_without_a_range_it_is_by_what_is_expected_and_by_what_came(
     sd: float, noise_sd: float, rms: float, observed: int
 ) -> None:
     limits = RewardLimits(Prior(mean=0.0, sd=sd, noise_sd=noise_sd), None)
-    first = FIRST * math.hypot(sd, noise_sd)
+    first = FIRST * math.hypot(max(sd, noise_sd), noise_sd)
     assert limits.ends == pytest.approx((-first, first))
     limits.look(observed, observed * rms**2, float(observed))
     most = first if observed < ENOUGH else max(first, USUAL * rms)

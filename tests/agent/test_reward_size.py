@@ -92,9 +92,9 @@ def test_rewards_far_larger_than_expected_are_learnt_all_the_same() -> None:
 def test_a_range_sets_merit_and_prior() -> None:
     agent = ffx.Agent(3, reward_range=(1, 5))
     assert agent.merit == Exponential(2.5)
-    assert (agent.options.prior.sd, agent.options.prior.noise_sd) == (2.5, 2.0)
+    assert (agent.options.prior.sd, agent.options.prior.noise_sd) == (1.5, 2.0)
     named = ffx.Agent(actions=["ann", "ben"], reward_range=(1, 5))
-    assert (named.options.prior.mean, named.options.prior.sd) == (3.0, 2.0)
+    assert (named.options.prior.mean, named.options.prior.sd) == (3.0, 0.5)
     given = ffx.Agent(3, reward_range=(1, 5), merit=Exponential(7.0), prior=ffx.Prior(sd=3.0))
     assert (given.merit, given.options.prior.sd) == (Exponential(7.0), 3.0)
     assert ffx.Agent(3).merit == Exponential(10.0)

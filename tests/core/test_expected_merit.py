@@ -79,7 +79,8 @@ def test_the_exponential_policy_is_the_closed_form(
     steepness: float, arms: list[tuple[float, float]], variance: float
 ) -> None:
     means, widths = np.array(arms).T
-    logs = steepness * means + 0.5 * steepness**2 * variance * widths
+    bonus = 0.5 * steepness**2 * variance * widths
+    logs = steepness * means + bonus / (1.0 + bonus / 4.0)
     wanted = posterior_reference.policy_of_logs(logs)
     found = policy(Exponential(steepness), means, widths, variance)
     assert found == pytest.approx(wanted, rel=1e-9, abs=1e-300)
@@ -127,7 +128,8 @@ def test_features_by_the_dozen_give_what_a_few_give() -> None:
         inverse = root @ root.T
         out = posterior_policy(contexts, theta, inverse, 0.3, Exponential(0.7))
         widths = np.einsum("ai,ij,aj->a", contexts, inverse, contexts)
-        wanted = posterior_reference.policy_of_logs(0.7 * contexts @ theta + 0.5 * 0.49 * 0.3 * widths)
+        bonus = 0.5 * 0.49 * 0.3 * widths
+        wanted = posterior_reference.policy_of_logs(0.7 * contexts @ theta + bonus / (1.0 + bonus / 4.0))
         assert out == pytest.approx(wanted, rel=1e-10)
 
 
@@ -141,7 +143,9 @@ def played(agent: ffx.Agent, oracle: object, seed: int, rounds: int):
     theta /= np.linalg.norm(theta)
     for _ in range(rounds):
         x = rng.random((6, agent.dimension)) / np.sqrt(agent.dimension)
-        sds = agent.noise_sd * np.sqrt(np.einsum("ai,ij,aj->a", x, np.linalg.inv(agent.gram), x))
+        squares = agent.noise_sd**2 * np.einsum("ai,ij,aj->a", x, np.linalg.inv(agent.gram), x)
+        most = posterior_reference.most_variance(oracle)
+        sds = np.sqrt(squares * most / (squares + most))
         means = x @ agent.estimate
         logs = [posterior_reference.log_expected_merit(m, s, oracle) for m, s in zip(means, sds, strict=True)]
         decision = agent.decide(x)

@@ -15,6 +15,7 @@ from fedfairx.core import marginal_likelihood as ml
 from fedfairx.core.learner import OBSERVED, SQUARES, Learner, learner, start
 from fedfairx.core.merit_kernels import table
 from fedfairx.core.statistics import pack
+from fedfairx.lanes.linalg import tridiagonalize
 from fedfairx.lanes.rows import floats, size_of, zeros
 
 seeds = st.integers(0, 2**32 - 1)
@@ -29,7 +30,7 @@ def packed(contexts: np.ndarray, rewards: np.ndarray) -> np.ndarray:
     return pack(contexts.T @ contexts, contexts.T @ rewards)
 
 
-def blank(dimension: int, prior: ffx.Prior) -> Learner:
+def blank(dimension: int, prior: ffx.Prior, *, named: bool = False) -> Learner:
     return start(
         zeros(size_of(learner, dimension)),
         dimension,
@@ -38,16 +39,33 @@ def blank(dimension: int, prior: ffx.Prior) -> Learner:
         confidence=ffx.Confidence(),
         priors=[prior],
         learning=True,
+        named=named,
     )
+
+
+def all_sizes(
+    contexts: np.ndarray,
+    rewards: np.ndarray,
+    prior: ffx.Prior,
+    *,
+    named: bool = False,
+    start: float | None = None,
+) -> tuple[float, float, float]:
+    """(σ², λ, mean); the mean before is `start`, if it was learnt before."""
+    n, d = contexts.shape
+    state = blank(d, prior, named=named)
+    if start is not None:
+        for j in range(d):
+            state.mean[j] = start
+    state.numbers[OBSERVED], state.numbers[SQUARES] = float(n), float(rewards @ rewards)
+    sizes = ml.learnt_sizes(state, floats(packed(contexts, rewards)), floats(np.empty((d, d + 1))))
+    variance, ridge, mean = map(float, sizes)
+    return variance, ridge, mean
 
 
 def learnt(contexts: np.ndarray, rewards: np.ndarray, prior: ffx.Prior) -> tuple[float, float]:
     """(σ², λ)."""
-    n, d = contexts.shape
-    state = blank(d, prior)
-    state.numbers[OBSERVED], state.numbers[SQUARES] = float(n), float(rewards @ rewards)
-    variance, ridge = ml.learnt_sizes(state, floats(packed(contexts, rewards)), floats(np.empty((d, d + 1))))
-    return float(variance), float(ridge)
+    return all_sizes(contexts, rewards, prior)[:2]
 
 
 @given(seeds, st.integers(1, 13), st.floats(1e-3, 1e3))
@@ -78,6 +96,37 @@ def test_the_likeliest_of_the_grid_is_found(
     theirs = oracle.likeliest(contexts, rewards, oracle.Prior(mean, 0.5, 0.4, True))
     assert ridge == theirs[1]
     assert variance == pytest.approx(theirs[0], rel=1e-6)
+
+
+@pytest.mark.long
+@given(
+    seeds,
+    st.integers(1, 8),
+    st.integers(1, 60),
+    st.floats(-2.0, 1.0),
+    st.floats(-2.0, 1.0),
+    st.floats(-3.0, 3.0),
+)
+def test_the_mean_of_actions_without_features_is_learnt_too(
+    seed: int, actions: int, count: int, log_size: float, log_noise: float, start: float
+) -> None:
+    """Against dense algebra among records; what was learnt before does not count."""
+    rng = np.random.default_rng(seed)
+    chosen = rng.integers(0, actions, count)
+    contexts = np.eye(actions)[chosen] * rng.choice([1.0, 0.5], count)[:, None]
+    means = rng.normal() + 10.0**log_size * rng.normal(size=actions)
+    rewards = contexts @ means + 10.0**log_noise * rng.normal(size=count)
+    variance, ridge, mean = all_sizes(contexts, rewards, ffx.Prior(0.7, 0.3, 0.4), named=True, start=start)
+    prior = oracle.Prior(np.full(actions, 0.7), 0.3, 0.4, True, learns_mean=True)
+    wanted, its_ridge, delta = oracle.likeliest(contexts, rewards, prior)
+    assert ridge == its_ridge
+    assert variance == pytest.approx(wanted, rel=1e-6)
+    assert mean == pytest.approx(0.7 + delta, rel=1e-6, abs=1e-6)
+
+
+def test_without_names_the_mean_stays() -> None:
+    contexts, rewards = records(np.random.default_rng(0), 40, 3, 1.0, 0.1)
+    assert all_sizes(contexts, rewards + 5.0, ffx.Prior(0.7))[2] == 0.7
 
 
 @given(seeds, st.integers(1, 5), st.integers(1, 100), st.sampled_from([-40, -3, 5, 40]))
@@ -116,3 +165,20 @@ def test_what_rounding_leaves_of_rewards_that_the_prior_predicts_is_no_negative_
 
 def test_both_are_learnt_again_at_powers_of_two() -> None:
     assert [ml.next_refit(n) for n in (0, 1, 2, 3, 4, 7, 8, 1023)] == [1, 2, 4, 4, 8, 8, 16, 1024]
+
+
+@given(seeds, st.integers(1, 12), st.sampled_from([1e-150, 1.0, 1e150]), st.booleans())
+def test_a_matrix_becomes_tridiagonal_by_a_rotation(seed: int, d: int, scale: float, sparse: bool) -> None:
+    """Eigenvalues, the quadratic form of the vector, and its length stay."""
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(d, d)) * (rng.random((d, d)) < (0.3 if sparse else 1.0))
+    whole, vector = scale * (root @ root.T), rng.normal(size=d)
+    rows, turned = np.triu(whole).copy(), vector.copy()
+    tridiagonalize(floats(rows), floats(turned), floats(np.empty(d)))
+    above = np.diagonal(rows, 1)
+    found = np.diag(np.diagonal(rows)) + np.diag(above, 1) + np.diag(above, -1)
+    top = max(np.abs(np.linalg.eigvalsh(whole)).max(), 1e-300)
+    assert np.linalg.eigvalsh(found) / top == pytest.approx(np.linalg.eigvalsh(whole) / top, abs=1e-12)
+    wanted = vector @ whole @ vector / top
+    assert turned @ found @ turned / top == pytest.approx(wanted, rel=1e-9, abs=1e-9)
+    assert turned @ turned == pytest.approx(vector @ vector)

@@ -59,7 +59,11 @@ def held_against_oracle(
         chosen.rule,
         merits=merits or [reference.Exponential(10.0)] * m,
         prior=oracle.Prior(
-            prior.means(d), prior.sd, prior.noise_sd, prior.learn and decide_from != "released"
+            prior.means(d),
+            prior.sd,
+            prior.noise_sd,
+            prior.learn and decide_from != "released",
+            learns_mean=scenario.contexts == "one-hot",
         ),
         sync_rounds=schedule.rounds(Plan(T, m, d)),
         decide_from=decide_from,

@@ -5,7 +5,9 @@
 
 Where the number n of own rewards y is a power of two, σ and sd are those under which they are likeliest: y ~
 N(X·mean, σ²I + sd²XXᵀ), sd times a lognormal around the assumed one, and σ² as if two more rewards had been
-seen. λ is a power of two. Noisy sums are weighed in their eigenbasis: g → g²/(g + κ), κ = s²(1 + E‖θ‖²)/σ².
+seen. λ is a power of two. The mean of actions without features is learnt as well: the best of m + δ·1, with
+δ ~ N(0, sd₀² + σ₀²), which is integrated over where λ is compared. Noisy sums are weighed in their
+eigenbasis: g → g²/(g + κ), κ = s²(1 + E‖θ‖²)/σ². Variances saturate: v → vq/(v + q), q = 8/c².
 """
 
 from __future__ import annotations
@@ -44,6 +46,13 @@ def log_expected_merit(mean: float, sd: float, merit: Any) -> float:
     return math.log(sum(parts))
 
 
+def most_variance(merit: Any) -> float:
+    """What the variance of a mean never exceeds: 8/c², with half of a range for 5/c."""
+    if isinstance(merit, ref.Exponential | ref.Logistic):
+        return 8.0 / merit.steepness**2
+    return 8.0 * ((merit.high - merit.low) / 10.0) ** 2
+
+
 def policy_of_logs(logs: np.ndarray) -> np.ndarray:
     weights = np.exp(logs - logs.max())
     return weights / weights.sum()
@@ -65,12 +74,13 @@ class Prior:
     sd: float
     noise_sd: float
     learns: bool
+    learns_mean: bool = False
 
 
 def likeliest(
     xs: np.ndarray, ys: np.ndarray, prior: Prior, weights: np.ndarray | None = None
-) -> tuple[float, float]:
-    """(σ², λ) by the marginal likelihood of rewards ys (n,) at contexts xs (n, d): no sums, no factor.
+) -> tuple[float, float, float]:
+    """(σ², λ, δ) by the marginal likelihood of rewards ys (n,) at contexts xs (n, d): no sums, no factor.
 
     A record of weight w has w times the logarithm of its density: that of √w x and √w y.
     """
@@ -80,11 +90,20 @@ def likeliest(
     values, vectors = np.linalg.eigh(xs @ xs.T)
     ridge = 2.0 ** np.arange(-20, 21)
     spread = 1 + np.maximum(values, 0.0) / ridge[:, None]  # I + XXᵀ/λ in its eigenbasis, for each λ
-    variance = (2 * prior.noise_sd**2 + ((y @ vectors) ** 2 / spread).sum(axis=1)) / (2 + n)
+    along, wide = xs.sum(axis=1) @ vectors, prior.sd**2 + prior.noise_sd**2
+    delta, unlikely = np.zeros(41), np.zeros(41)
+    if prior.learns_mean:
+        steep, pull = (along**2 / spread).sum(axis=1), (along * (y @ vectors) / spread).sum(axis=1)
+        left = ((y @ vectors - (pull / steep)[:, None] * along) ** 2 / spread).sum(axis=1)
+        delta = pull / (steep + (2 * prior.noise_sd**2 + left) / (2 + n) / wide)
+    rest = ((y @ vectors - delta[:, None] * along) ** 2 / spread).sum(axis=1)
+    variance = (2 * prior.noise_sd**2 + rest) / (2 + n)
+    if prior.learns_mean:
+        unlikely = (delta**2 / wide + np.log(1 + steep * wide / variance)) / 2
     sd = np.sqrt(variance / ridge)
     likely = -np.log(spread).sum(axis=1) / 2 - (2 + n) / 2 * np.log(variance) - np.log(sd / prior.sd) ** 2 / 2
-    best = int(np.argmax(likely))
-    return float(variance[best]), float(ridge[best])
+    best = int(np.argmax(likely - unlikely))
+    return float(variance[best]), float(ridge[best]), float(delta[best])
 
 
 @dataclass
@@ -95,6 +114,7 @@ class Believer:
     prior: Prior
     ridge: float = 0.0
     variance: float = 0.0
+    delta: float = 0.0  # by which the prior's mean is higher
     records: list[tuple[np.ndarray, float]] = field(default_factory=list)  # own ones that count
     shared: np.ndarray = field(default_factory=lambda: np.zeros(0))  # what others and earlier selves gave
     fresh: np.ndarray = field(default_factory=lambda: np.zeros(0))  # own records since then, where they count
@@ -109,7 +129,7 @@ class Believer:
     def posterior(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """V, b + λ·mean, θ̂."""
         gram, moment = ref.unpack(self.shared + self.fresh, self.d)
-        V, b = gram + self.ridge * np.eye(self.d), moment + self.ridge * self.prior.mean
+        V, b = gram + self.ridge * np.eye(self.d), moment + self.ridge * (self.prior.mean + self.delta)
         return V, b, np.linalg.solve(V, b)
 
     def policy(
@@ -122,7 +142,8 @@ class Believer:
         means = x @ theta
         if rule in ("thompson", "greedy"):
             return ref.policy_of_means(means, merit), theta
-        widths = np.sqrt(self.variance * np.einsum("ai,ij,aj->a", x, np.linalg.inv(V), x))
+        squares, most = self.variance * np.einsum("ai,ij,aj->a", x, np.linalg.inv(V), x), most_variance(merit)
+        widths = np.sqrt(squares * most / (squares + most))
         logs = np.array([log_expected_merit(m, s, merit) for m, s in zip(means, widths, strict=True)])
         return policy_of_logs(logs), theta
 
@@ -136,7 +157,7 @@ class Believer:
         n = len(self.records)
         if n & (n - 1) == 0 and self.prior.learns:
             xs, ys = (np.array(part) for part in zip(*self.records, strict=True))
-            self.variance, self.ridge = likeliest(xs, ys, self.prior)
+            self.variance, self.ridge, self.delta = likeliest(xs, ys, self.prior)
 
     def absorb(self, releases: list[np.ndarray], me: int, decide_from: str, noise_sd: list[float]) -> None:
         V, _, theta = self.posterior()

@@ -311,7 +311,7 @@ class Agent:
 
     @property
     def prior(self) -> Prior:
-        """The prior with the sd and the σ that it decides with, learnt from its own rewards or assumed.
+        """The prior and the σ that it decides with, learnt from its own rewards or assumed.
 
         For "optimism", which has none, the default prior of its merit.
         """
@@ -323,7 +323,8 @@ class Agent:
                     self.merit, reward_range=self.options.reward_range, arms_of_their_own=own
                 )
             sd = math.sqrt(learner.noise_variance / learner.ridge)
-            return Prior(assumed.mean, sd, math.sqrt(learner.noise_variance), assumed.learn)
+            mean = learner.sizes.mean if learner.learns_mean else assumed.mean
+            return Prior(mean, sd, math.sqrt(learner.noise_variance), assumed.learn)
 
     @property
     def growth(self) -> float:

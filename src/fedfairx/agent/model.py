@@ -101,6 +101,7 @@ class Model:
             solver=None if options.solver is None else options.composed.solver,
             prior=options.prior,
             learning=self.decide_from != "released",  # where decisions must not use exact rewards
+            named=self.actions is not None,
             minimum_share=options.minimum_share,
         )
         self.own = np.zeros(packed_size(self.dimension))  # exact sums of released records; zeros if not kept

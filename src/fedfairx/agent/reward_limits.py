@@ -44,7 +44,7 @@ class RewardLimits:
         self.contradiction: str | None = None  # the text of a warning that is due
         self.said: str | None = None  # and that of the one that was given
         if isinstance(expects, Prior):
-            self._sizes = expects.sd, expects.noise_sd
+            self._sizes = max(expects.sd, expects.noise_sd), expects.noise_sd
             means = expects.mean if isinstance(expects.mean, tuple) else (expects.mean,)
             self._centre = max(abs(mean) for mean in means)
         else:

@@ -25,7 +25,7 @@ from fedfairx.agent.exchange import Base, Exchange
 from fedfairx.agent.model import Model
 from fedfairx.agent.settings import stored_schema
 from fedfairx.agent.slots import Slate
-from fedfairx.core.marginal_likelihood import next_refit
+from fedfairx.core.marginal_likelihood import Sizes, next_refit
 from fedfairx.core.partners import LEVELS
 from fedfairx.core.statistics import packed_size
 from fedfairx.errors import InvalidInput, MessageRefused, StateError
@@ -48,6 +48,7 @@ class LearnerState:
     ridge: float
     largest_reward: float
     noise_variance: float
+    mean: float
     squares: float
     observed: int | float
     updates: int
@@ -199,6 +200,7 @@ class Parts:
                 ridge=learner.ridge,
                 largest_reward=model.limits.high,
                 noise_variance=learner.noise_variance,
+                mean=learner.sizes.mean,
                 squares=learner.squares,
                 observed=learner.observed,
                 updates=model.updates,
@@ -234,9 +236,9 @@ class Parts:
     def restore(self, state: AgentState) -> None:
         """Put a state in place, except `pending` and `privatizer`, which the caller restores."""
         model, exchange, stored = self.model, self.exchange, state.learner
-        sizes = {f"learner.{name}": getattr(stored, name) for name in SIZES}
-        sizes |= {"released_count": state.released_count, "local_count": state.local_count}
-        for name, value in sizes.items():
+        numbers = {f"learner.{name}": getattr(stored, name) for name in SIZES}
+        numbers |= {"released_count": state.released_count, "local_count": state.local_count}
+        for name, value in numbers.items():
             if value < 0 or (isinstance(value, int) and value > MOST):
                 raise StateError(f"{name} must be >= 0, and a count at most {MOST}")
         if state.actions is not None:  # there may have been fewer, or more, than the agent has now
@@ -252,7 +254,8 @@ class Parts:
         inverse = _numbers(stored.inverse, dimension**2, "learner.inverse")
         learner.inverse[:] = inverse.reshape(dimension, dimension)
         learner.set_count(stored.count)
-        learner.restore(stored.ridge, stored.noise_variance, stored.squares, stored.observed)
+        sizes = Sizes(stored.noise_variance, stored.ridge, stored.mean)
+        learner.restore(sizes, stored.squares, stored.observed)
         model.limits.set_largest(stored.largest_reward)
         model.updates = stored.updates
         model.growth = stored.growth

@@ -15,6 +15,7 @@ from fedfairx.core.learner import (
     COUNT,
     GROWTH,
     LEARNING,
+    LEARNING_MEAN,
     NOISE_VARIANCE,
     OBSERVED,
     PRIOR_VARIANCE,
@@ -27,7 +28,7 @@ from fedfairx.core.learner import (
     radius_of,
     start,
 )
-from fedfairx.core.marginal_likelihood import learnt_sizes
+from fedfairx.core.marginal_likelihood import Sizes, learnt_sizes
 from fedfairx.core.merit import Merit
 from fedfairx.core.merit_kernels import log_merits, quadrature_for, table
 from fedfairx.core.optimism.problem import (
@@ -200,7 +201,7 @@ def _radius(memory: Array, dimension: int) -> float:
 
 
 @releasing
-def _learnt_sizes(memory: Array, own: Array, workspace: Array) -> tuple[float, float]:
+def _learnt_sizes(memory: Array, own: Array, workspace: Array) -> tuple[float, float, float]:
     dimension = workspace.shape[0]
     state, _ = learner(floats(memory), dimension)
     return learnt_sizes(state, floats(own), floats(workspace))
@@ -236,9 +237,13 @@ class AgentMemory:
         solver: Solver | None = None,
         prior: Prior | None = None,
         learning: bool = True,
+        named: bool = False,
         minimum_share: float = 0.0,
     ) -> AgentMemory:
-        """Memory before any observation. Optimism uses `confidence` and `solver`, other rules `prior`."""
+        """Memory before any observation. Optimism uses `confidence` and `solver`, other rules `prior`.
+
+        `learning` and `named` are as for `learner.start`.
+        """
         memory = zeros(size_of(memory_layout, dimension))
         start(
             memory,
@@ -248,6 +253,7 @@ class AgentMemory:
             confidence=confidence or Confidence(),
             priors=[prior or Prior.for_merit(merit)],
             learning=learning,
+            named=named,
         )
         parts, solver = memory_layout(floats(memory), dimension), solver or Solver()
         state = parts.learner
@@ -258,6 +264,8 @@ class AgentMemory:
     def take_over(self, smaller: AgentMemory) -> None:
         """Copy the sums of an agent with fewer coordinates; V⁻¹ must be derived afterwards."""
         self._state.numbers.array[:] = smaller._state.numbers.array
+        if self.learns_mean:
+            self.mean[:] = smaller.mean[0]
         self.statistics[:] = embedded(smaller.statistics, self.dimension)
         self.fresh[:] = embedded(smaller.fresh, self.dimension)
 
@@ -281,16 +289,23 @@ class AgentMemory:
         """Sum of the squares of its own rewards."""
         return float(self._state.numbers[SQUARES])
 
-    def restore(self, ridge: float, variance: float, squares: float, observed: float) -> None:
-        """Set what own rewards have taught: λ and σ² (hence sd²), the sum of squares, their number."""
+    def restore(self, sizes: Sizes, squares: float, observed: float) -> None:
+        """Set what own rewards have taught, the sum of their squares, and their number."""
         numbers = self._state.numbers
-        numbers[RIDGE], numbers[SQUARES], numbers[OBSERVED] = ridge, squares, observed
+        numbers[RIDGE], numbers[SQUARES], numbers[OBSERVED] = sizes.ridge, squares, observed
         if self.believes:
-            self._set_sizes(variance, ridge)
+            self._set_sizes(sizes)
 
-    def _set_sizes(self, variance: float, ridge: float) -> None:
-        numbers = self._state.numbers
+    @property
+    def sizes(self) -> Sizes:
+        """σ², λ and the prior's mean, assumed or learnt."""
+        return Sizes(self.noise_variance, self.ridge, float(self.mean[0]))
+
+    def _set_sizes(self, sizes: Sizes) -> None:
+        numbers, variance, ridge = self._state.numbers, sizes.variance, sizes.ridge
         numbers[NOISE_VARIANCE], numbers[RIDGE], numbers[PRIOR_VARIANCE] = variance, ridge, variance / ridge
+        if self.learns_mean:
+            self.mean[:] = sizes.mean
 
     @property
     def believes(self) -> bool:
@@ -302,10 +317,15 @@ class AgentMemory:
         """Whether σ and the prior's sd are learnt."""
         return bool(self._state.numbers[LEARNING] > 0.0)
 
+    @property
+    def learns_mean(self) -> bool:
+        """Whether the prior's mean is learnt too."""
+        return bool(self._state.numbers[LEARNING_MEAN] > 0.0)
+
     def learn_sizes(self, own: Array) -> None:
-        """Learn σ and the prior's sd from all own records, packed (q,); V⁻¹ must be derived afterwards."""
+        """Learn σ and the prior from all own records, packed (q,); V⁻¹ must be derived afterwards."""
         workspace = np.empty((self.dimension, self.dimension + 1))
-        self._set_sizes(*_learnt_sizes(self.memory, own, workspace))
+        self._set_sizes(Sizes(*_learnt_sizes(self.memory, own, workspace)))
 
     @property
     def ridge(self) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from fedfairx.core.merit import AFFINE, CUSTOM, EXPONENTIAL
-from fedfairx.core.merit_kernels import FIRST, HIGH, KIND, LOW, SECOND, exponential, log_value
+from fedfairx.core.merit_kernels import FIRST, HIGH, KIND, LOW, MOST_VARIANCE, SECOND, exponential, log_value
 from fedfairx.core.policy import normalize
 from fedfairx.core.posterior import squared_width
 from fedfairx.core.quadrature import LOG_ROOT, log_integral
@@ -94,6 +94,12 @@ def log_expected_merit(merit: Rows, lane: int, mean: float, sd: float) -> float:
 
 
 @stage
+def saturated(variance: float, most: float) -> float:
+    """v·s²/(v + s²): nearly v while it is far below s², and never above s²."""
+    return variance * most / (variance + most)
+
+
+@stage
 def put_log_merit(
     a: int,
     mean: float,
@@ -104,12 +110,12 @@ def put_log_merit(
     policy: Rows,
     workspace: Rows,
 ) -> None:
-    """policy[a] ← ln E f(μ), μ ~ N(mean, σ²·width). merit (MERIT_ROWS,), workspace (≥ 1,)."""
-    steepness = merit[FIRST]  # c m + c²s²/2 = c (m + (c σ²/2) xᵀV⁻¹x)
-    policy[a] = steepness * fma(0.5 * steepness * variance, width, mean)
+    """policy[a] ← ln E f(μ), μ ~ N(mean, saturated σ²·width). merit (MERIT_ROWS,), workspace (≥ 1,)."""
+    steepness, spread = merit[FIRST], saturated(variance * width, merit[MOST_VARIANCE])
+    policy[a] = steepness * fma(0.5 * steepness, spread, mean)  # c m + c²s²/2
     if quadrature is not None and not exponential(merit):
         policy[a] = mean
-        workspace[0] = sqrt(variance * width)
+        workspace[0] = sqrt(spread)
         each, logit, sd = by_lane(merit), by_lane(policy), by_lane(workspace)
         for l in range(logit.shape[1]):
             logit[a, l] = log_expected_merit(each, lane_of(merit, l), logit[a, l], sd[0, l])

@@ -33,8 +33,8 @@ REWARD = 5  # the reward being learnt
 NOISE_VARIANCE, PRIOR_VARIANCE = range(6, 8)  # σ² and sd² of a posterior, as learnt so far; else 0
 # and its assumptions: the constants of `Confidence` and of `Prior`.
 NOISE_SD, FAILURE, PARAMETER_NORM, SCALE = range(8, 12)
-ASSUMED_NOISE, ASSUMED_VARIANCE, LEARNING = range(12, 15)
-NUMBERS = 15
+ASSUMED_NOISE, ASSUMED_VARIANCE, ASSUMED_MEAN, LEARNING, LEARNING_MEAN = range(12, 17)
+NUMBERS = 17
 
 
 class Learner(NamedTuple):
@@ -75,11 +75,13 @@ def start(
     confidence: Confidence,
     priors: Sequence[Prior],
     learning: bool,
+    named: bool = False,
 ) -> Learner:
     """Initialise a learner in zeros, (size,) for one lane or (size, n) for a block.
 
     `merits` is a `merit_kernels.table`. Optimism uses `confidence`, other rules `priors`, one for each lane.
-    `learning=False` keeps σ and sd fixed even if the prior would learn them.
+    `learning=False` keeps σ and sd fixed even if the prior would learn them. If arms are `named`, with unit
+    vectors as contexts, the mean of their expected rewards is learnt as well, where the prior has one mean.
     """
     state, _ = learner(floats(memory) if memory.ndim == 1 else vectors(memory), dimension)
     numbers = state.numbers
@@ -89,11 +91,15 @@ def start(
     if rule != OPTIMISM:
         ridge, sd, noise_sd, learns = np.array([(p.ridge, p.sd, p.noise_sd, p.learn) for p in priors]).T
         means = np.array([prior.means(dimension) for prior in priors]).T
+        one_mean = np.array([not isinstance(prior.mean, tuple) for prior in priors])
         if memory.ndim == 1:
             ridge, sd, noise_sd, learns, means = ridge[0], sd[0], noise_sd[0], learns[0], means[:, 0]
+            one_mean = one_mean[0]
         numbers[RIDGE], numbers[NOISE_VARIANCE], numbers[PRIOR_VARIANCE] = ridge, ridge * sd**2, sd**2
         numbers[ASSUMED_VARIANCE], numbers[ASSUMED_NOISE] = sd**2, noise_sd**2
         numbers[LEARNING] = learns * learning
+        numbers[ASSUMED_MEAN] = means[0]
+        numbers[LEARNING_MEAN] = learns * learning * one_mean * named
         for j in range(dimension):
             state.mean[j] = means[j]
     for row in range(MERIT_ROWS):

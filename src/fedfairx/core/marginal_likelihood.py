@@ -1,4 +1,4 @@
-"""Estimates of the rewards' σ and the prior's sd from an agent's own records, by marginal likelihood.
+"""Estimates of σ of the rewards, and of the prior's sd and mean, from own records, by marginal likelihood.
 
 For n own records with Gram G, moment b and Σy², all less the prior's mean, rewards are N(0, σ²(I + XXᵀ/λ))
 with λ = σ²/sd². For each λ the best σ² has a closed form,
@@ -9,15 +9,37 @@ with λ = σ²/sd². For each λ the best σ² has a closed form,
 where σ₀ and sd₀ are the first guesses: the former counts as two observations, the latter is trusted up to a
 factor of e. λ is the power of two with the largest ln p; it does not depend on the unit of rewards.
 
+Actions without features are alike before anything is known about one of them, so that the mean of their
+expected rewards can be learnt as well. If it is higher by δ, S becomes S - 2qδ + pδ² with z = G·1, which is
+the diagonal of G, and
+
+    q = 1ᵀb - zᵀ(G + λI)⁻¹b,   p = 1ᵀz - zᵀ(G + λI)⁻¹z.
+
+With δ ~ N(e, s²), where e leads back to the first guess and s² = sd₀² + σ₀², it is δ = (q + ρe)/(p + ρ) with
+ρ = σ²/s² at the δ that fits best, and ln p(λ) gets -½ (δ - e)²/s² - ½ ln(1 + p s²/σ²).
+
+G is made tridiagonal once, and each λ then takes O(d).
+
 Only own, exact records are used: peers may have another θ, and what theirs fails to predict is not noise.
-Both are estimated again when own observations number 1, 2, 4, 8, …
+All are estimated again when own observations number 1, 2, 4, 8, …
 """
 
 from __future__ import annotations
 
-from fedfairx.core.learner import ASSUMED_NOISE, ASSUMED_VARIANCE, OBSERVED, SQUARES, Learner
+from typing import NamedTuple
+
+from fedfairx.core.learner import (
+    ASSUMED_MEAN,
+    ASSUMED_NOISE,
+    ASSUMED_VARIANCE,
+    LEARNING_MEAN,
+    OBSERVED,
+    SQUARES,
+    Learner,
+)
 from fedfairx.core.statistics import place
 from fedfairx.lanes.decorators import stage
+from fedfairx.lanes.linalg import tridiagonalize
 from fedfairx.lanes.rows import Rows
 from fedfairx.lanes.vector import absolute, any_above, fma, larger, where_above
 from fedfairx.lanes.vector_math import log
@@ -86,24 +108,70 @@ def solve(packed: Rows, ridge: float, moment: Rows, matrix: Rows) -> tuple[float
     return explained, volume
 
 
+class Sizes(NamedTuple):
+    """What own records say: σ², λ, and the mean of the prior, if there is one for all coordinates."""
+
+    variance: float
+    ridge: float
+    mean: float
+
+
 @stage
-def learnt_sizes(state: Learner, own: Rows, matrix: Rows) -> tuple[float, float]:
-    """σ² and λ of every lane, by its own packed records (q,). Overwrites matrix (d, d + 1) and `product`."""
+def tridiagonal_forms(matrix: Rows, ridge: float, moment: Rows) -> tuple[float, float, float, float]:
+    """bᵀA⁻¹b, bᵀA⁻¹z, zᵀA⁻¹z and ln|A/λ| with A = G + λI, for a tridiagonal G in matrix (d, ≥ d) and a moment
+    b (d,); O(d). z is the diagonal of G.
+
+    A Gram matrix is positive semidefinite, so pivots below λ are rounding errors and count as λ.
+    """
+    bb, bz, zz, volume = 0.0, 0.0, 0.0, 0.0
+    pivot, above, b, z = 1.0, 0.0, 0.0, 0.0
+    for i in range(moment.shape[0]):
+        pull = above / pivot
+        pivot = larger(fma(-pull, above, matrix[i, i] + ridge), ridge)
+        b, z = fma(-pull, b, moment[i]), fma(-pull, z, matrix[i, i])
+        bb, bz, zz = fma(b / pivot, b, bb), fma(b / pivot, z, bz), fma(z / pivot, z, zz)
+        volume = volume + log(pivot / ridge)
+        if i + 1 < moment.shape[0]:
+            above = matrix[i, i + 1]
+    return bb, bz, zz, volume
+
+
+@stage
+def learnt_sizes(state: Learner, own: Rows, matrix: Rows) -> tuple[float, float, float]:
+    """The `Sizes` of every lane, by its own packed records (q,).
+
+    Overwrites matrix (d, d + 1), `product` and `estimate`.
+    """
     numbers, mean, centred = state.numbers, state.mean, state.product
-    first = own.shape[0] - mean.shape[0]
+    dimension = mean.shape[0]
+    first, entry = own.shape[0] - dimension, 0
     less_mean(own, mean, centred)
-    squares = numbers[SQUARES]  # Σ(y - x·mean)²
-    for j in range(mean.shape[0]):
-        squares = fma(-mean[j], own[first + j] + centred[j], squares)
-    weight = numbers[OBSERVED] + ASSUMED_WEIGHT
-    best, variance, found = -1e300, numbers[ASSUMED_NOISE], 1.0
+    squares, total, lengths = numbers[SQUARES], 0.0, 0.0  # Σ(y - x·mean)², 1ᵀb, 1ᵀz
+    for i in range(dimension):
+        squares = fma(-mean[i], own[first + i] + centred[i], squares)
+        total, lengths = total + centred[i], lengths + own[entry]
+        for j in range(i, dimension):
+            matrix[i, j] = own[entry]
+            entry += 1
+    tridiagonalize(matrix, centred, state.estimate)
+    weight, guess = numbers[OBSERVED] + ASSUMED_WEIGHT, ASSUMED_WEIGHT * numbers[ASSUMED_NOISE]
+    named = numbers[LEARNING_MEAN]  # 1, or 0: then δ is 0
+    wide, back = numbers[ASSUMED_VARIANCE] + numbers[ASSUMED_NOISE], named * (numbers[ASSUMED_MEAN] - mean[0])
+    best, variance, found, moved = -1e300, numbers[ASSUMED_NOISE], 1.0, 0.0
     for k in range(POINTS):
         ridge = SMALLEST * 2.0**k
-        explained, volume = solve(own, ridge, centred, matrix)
-        noise = fma(ASSUMED_WEIGHT, numbers[ASSUMED_NOISE], larger(squares - explained, 0.0)) / weight
+        explained, both, two, volume = tridiagonal_forms(matrix, ridge, centred)
+        left = larger(squares - explained, 0.0)
+        p, q = named * larger(lengths - two, 0.0), named * (total - both)
+        flat = fma(-q / larger(p, 1e-300), q, left)  # with the δ that fits best
+        rho = (guess + larger(flat, 0.0)) / (weight * wide)
+        shift = fma(rho, back, q) / (p + rho)
+        noise = (guess + larger(fma(shift, fma(shift, p, -2.0 * q), left), 0.0)) / weight
         size = 0.5 * log(noise / (ridge * numbers[ASSUMED_VARIANCE])) / LOG_SD
-        likely = -0.5 * fma(size, size, fma(weight, log(noise), volume))
+        far = fma((shift - back) / wide, shift - back, log(fma(p, wide / noise, 1.0)))
+        likely = -0.5 * fma(size, size, fma(weight, log(noise), volume + far))
         variance = where_above(likely, best, noise, variance)
         found = where_above(likely, best, ridge, found)
+        moved = where_above(likely, best, shift, moved)
         best = larger(likely, best)
-    return variance, found
+    return variance, found, mean[0] + moved

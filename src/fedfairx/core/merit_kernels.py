@@ -7,7 +7,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedfairx.core.merit import AFFINE, EXPONENTIAL, LOGISTIC, POWER, Custom, Exponential, Merit
+from fedfairx.core.merit import (
+    AFFINE,
+    EXPONENTIAL,
+    LOGISTIC,
+    POWER,
+    STEEPNESS_SCALE,
+    Custom,
+    Exponential,
+    Merit,
+)
 from fedfairx.lanes.callback import call_pointer
 from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.linalg import lane_of
@@ -16,8 +25,10 @@ from fedfairx.lanes.vector import any_above, bits, fma
 from fedfairx.util.arrays import Array
 
 # Rows of a merit. The address of a user's own function stands in the bits of a float.
-KIND, FIRST, SECOND, THIRD, LOW, HIGH, ADDRESS = range(7)
-MERIT_ROWS = 7
+KIND, FIRST, SECOND, THIRD, LOW, HIGH, ADDRESS, MOST_VARIANCE = range(8)
+MERIT_ROWS = 8
+#: κ: the most that uncertainty may add to the logarithm of a merit e^{cμ}: a factor of 55.
+MOST_BONUS = 4.0
 TINY = 1e-300  # a factor below it would overflow when it is scaled up
 
 
@@ -26,8 +37,13 @@ def table(merits: Sequence[Merit]) -> Array:
     columns = []
     for merit in merits:
         address = np.int64(merit.address() if isinstance(merit, Custom) else 0).view(np.float64)
-        columns.append((merit.kind, *merit.parameters(), address))
+        columns.append((merit.kind, *merit.parameters(), address, most_variance(merit)))
     return np.array(columns, dtype=np.float64).T.copy()
+
+
+def most_variance(merit: Merit) -> float:
+    """s², at which the variance of an expected reward saturates: for e^{cμ}, c²s²/2 = `MOST_BONUS`."""
+    return 2.0 * MOST_BONUS * (merit.reward_scale / STEEPNESS_SCALE) ** 2
 
 
 def quadrature_for(merits: Sequence[Merit]) -> bool | None:

@@ -1,7 +1,8 @@
 """The posterior of a linear model: prior θ ~ N(mean, sd²I), rewards with Gaussian noise of sd σ.
 
-With λ = σ²/sd² and V = λI + Gram, the posterior is N(θ̂, σ²V⁻¹), θ̂ = V⁻¹(b + λ·mean). σ and sd are first
-guesses, which `marginal_likelihood` replaces by what the agent's own records say.
+With λ = σ²/sd² and V = λI + Gram, the posterior is N(θ̂, σ²V⁻¹), θ̂ = V⁻¹(b + λ·mean). σ, sd and, for actions
+without features, the mean are first guesses, which `marginal_likelihood` replaces by what the agent's own
+records say.
 
 Why λ follows σ and sd, instead of being fixed: with λ fixed an agent whose rewards hardly vary would soon be
 as sure of an arm that it has never seen, and starve it.
@@ -25,6 +26,8 @@ from fedfairx.util.arrays import Array
 
 #: σ counts as at least this share of sd, so that λ ≥ 1e-6 and V can be inverted.
 LEAST_NOISE = 1e-3
+#: sd of the expected rewards of actions without features, and of a coordinate of θ, over the size of rewards.
+NAMED, ROWS = 0.25, 0.6
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,8 @@ class Prior:
     mean: of θ: one number for all coordinates, or a tuple of one for each.
     sd: the standard deviation of every coordinate of θ around it, in [1e-30, 1e30].
     noise_sd: the standard deviation of a reward around x·θ, in [1e-30, 1e30].
-    learn: whether the agent's own rewards correct `sd` and `noise_sd`; False keeps them fixed. Private agents
-        that decide from releases alone never learn them.
+    learn: whether the agent's own rewards correct `sd` and `noise_sd` and, for actions without features, the
+        `mean`; False keeps them fixed. Private agents that decide from releases alone never learn them.
 
     All are in units of the reward. The default is `Prior.for_merit`. A first guess that is wrong by a factor
     of ten costs some tens of rounds; with `learn=False` it can starve an arm.
@@ -67,25 +70,27 @@ class Prior:
     ) -> Prior:
         """The default prior, for contexts in the unit ball.
 
-        Without a reward range a coordinate of θ and the noise have the size of rewards that the merit tells
-        apart, so that scaling rewards and merit together changes no decision. A range, if not given that of
-        the merit, says more: `arms_of_their_own`, whose contexts are unit vectors, have means around its
-        middle; with features θ is around zero and large enough for both ends.
+        Without a reward range the noise has the size of rewards that the merit tells apart, and a coordinate
+        of θ a part of it, so that scaling rewards and merit together changes no decision. A range, if not
+        given that of the merit, says more: `arms_of_their_own`, whose contexts are unit vectors, have means
+        around its middle; with features θ is around zero.
 
         >>> from fedfairx.core.merit import Exponential
         >>> Prior.for_merit(Exponential(10.0))
-        Prior(mean=0.0, sd=0.5, noise_sd=0.5, learn=True)
+        Prior(mean=0.0, sd=0.3, noise_sd=0.5, learn=True)
         >>> Prior.for_merit(Exponential(10.0), reward_range=(1.0, 5.0), arms_of_their_own=True)
-        Prior(mean=3.0, sd=2.0, noise_sd=2.0, learn=True)
+        Prior(mean=3.0, sd=0.5, noise_sd=2.0, learn=True)
         """
+        share = NAMED if arms_of_their_own else ROWS
         known: Range | None = reward_range or getattr(merit, "reward_range", None)
         if known is None:
-            return cls(sd=merit.reward_scale, noise_sd=merit.reward_scale)
+            size = merit.reward_scale
+            return cls(sd=share * size, noise_sd=size)
         low, high = known
         half, middle = 0.5 * (high - low), 0.5 * (low + high)
         if arms_of_their_own:
-            return cls(middle, half, half)
-        return cls(sd=max(half, 0.5 * abs(low), 0.5 * abs(high)), noise_sd=half)
+            return cls(middle, share * half, half)
+        return cls(sd=share * max(half, 0.5 * abs(low), 0.5 * abs(high)), noise_sd=half)
 
     @property
     def ridge(self) -> float:

@@ -77,7 +77,7 @@ class Order:
             + (_BIKE_IN[weather] if each.vehicle == "bike" else 0.0)
             for each, distance in zip(self.near, self.distances, strict=True)
         ]
-        return np.clip(chances, 0.02, 0.98)
+        return np.asarray(np.clip(chances, 0.02, 0.98))
 
     @property
     def entitled(self) -> Array:

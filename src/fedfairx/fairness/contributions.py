@@ -2,9 +2,9 @@
 
 A share is in proportion to merit, so ln(share) less its mean over the actions of a decision is the log merit
 less its mean. For the exponential merit f(μ) = e^{cμ} log merit is a sum over features: c θ_j x_j at a
-parameter θ or, in expectation over a posterior, c θ̂_j x_j + ½ c² x_j (Σx)_j with Σ the posterior's
-covariance. The second part is what uncertainty adds. Of other merits only the expected reward is a sum,
-Σ_j θ_j x_j, and so contributions are to that.
+parameter θ or, in expectation over a posterior, c θ̂_j x_j + ½ c² x_j (Σx)_j · s²/(s² + xᵀΣx) with Σ the
+posterior's covariance and s² where uncertainty saturates. The second part is what uncertainty adds. Of other
+merits only the expected reward is a sum, Σ_j θ_j x_j, and so contributions are to that.
 
 θ is stored with a decision, and Σ is not. While Σ is still that of the decision, which its shares show, the
 second part is split by feature as well. Later, the whole of it follows from the shares.
@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfairx.core.merit import Exponential, Merit
+from fedfairx.core.merit_kernels import most_variance
 from fedfairx.core.slates import Weights, exposures_of
 from fedfairx.util.arrays import Array
 
@@ -61,7 +62,8 @@ def contributions(
     if not expecting:
         return Contributions(features, None, None, _centred(logs), adding=True)
     if variances is not None:
-        spread = 0.5 * merit.steepness**2 * variances
+        most = most_variance(merit)
+        spread = 0.5 * merit.steepness**2 * variances * most / (most + variances.sum(axis=1, keepdims=True))
         logs = logs + spread.sum(axis=1)
         if np.abs(_policy(logs, minimum_share, weights) - policy).max() < _SAME:
             split = _centred(spread)

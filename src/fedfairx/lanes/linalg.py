@@ -133,6 +133,56 @@ def take_lane(rows: Rows, lane: int, out: Rows) -> None:
             out[i, j] = each[i, j, own]
 
 
+@stage
+def tridiagonalize(matrix: Rows, vector: Rows, product: Rows) -> None:
+    """Rotate a symmetric matrix A (d, d), of which the upper half is used, and a vector (d,) such that A is
+    tridiagonal. Only its diagonal and what is next to it, above, are of use afterwards.
+
+    By Householder's reflections I - βvvᵀ, in 4/3·d³ operations; a tridiagonal matrix stays as it is. product
+    (d,) is workspace. matrix may have further columns.
+    """
+    d = vector.shape[0]
+    for k in range(d - 2):
+        largest = 0.0
+        for j in range(k + 2, d):
+            largest = larger(absolute(matrix[k, j]), largest)
+        if not any_above(largest, 0.0):
+            continue
+        largest = larger(largest, absolute(matrix[k, k + 1]))
+        scale, square = 1.0 / larger(largest, 1e-300), 0.0  # entries may be too large to be squared
+        for j in range(k + 1, d):
+            matrix[k, j] = matrix[k, j] * scale
+            square = fma(matrix[k, j], matrix[k, j], square)
+        norm, first = sqrt(square), matrix[k, k + 1]
+        above = where_above(first, 0.0, -norm, norm)
+        matrix[k, k + 1] = first - above
+        beta = where_above(square, 0.0, 1.0 / larger(fma(-first, above, square), 1e-300), 0.0)
+        along = 0.0
+        for j in range(k + 1, d):
+            along = fma(matrix[k, j], vector[j], along)
+            product[j] = 0.0
+        for j in range(k + 1, d):
+            vector[j] = fma(-beta * along, matrix[k, j], vector[j])
+        for i in range(k + 1, d):  # product ← Av, by rows of the upper half
+            v, total = matrix[k, i], fma(matrix[i, i], matrix[k, i], product[i])
+            for j in range(i + 1, d):
+                total = fma(matrix[i, j], matrix[k, j], total)
+                product[j] = fma(matrix[i, j], v, product[j])
+            product[i] = total
+        half = 0.0
+        for i in range(k + 1, d):
+            product[i] = beta * product[i]
+            half = fma(product[i], matrix[k, i], half)
+        half = 0.5 * beta * half
+        for i in range(k + 1, d):
+            product[i] = fma(-half, matrix[k, i], product[i])
+        for i in range(k + 1, d):
+            v, w = matrix[k, i], product[i]
+            for j in range(i, d):
+                matrix[i, j] = fma(-w, matrix[k, j], fma(-v, product[j], matrix[i, j]))
+        matrix[k, k + 1] = above * largest
+
+
 MOST_SWEEPS = 30  # convergence is quadratic: six or seven sweeps are usual
 DIAGONAL = 1e-30  # squares off the diagonal over squares on it, below which only rounding is left
 NEARLY = 1e-18  # the same where no vectors are wanted: values are off by squares over their distances

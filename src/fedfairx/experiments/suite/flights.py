@@ -59,7 +59,7 @@ NUMBERS = {
     "both": "all of these",
     "products": "as in the second row, and all products of two of these numbers",
 }
-CHOSEN = "records"  # which had the least reward regret in January
+CHOSEN = "both"  # which had the least reward regret in January
 CONFIRMED = (ALONE, ALIKE, DIFFER)  # in 2013
 SHOWN = {DIFFER: "o", PAPER: "s", THOMPSON: "D", LINUCB: "v"}  # to carriers: markers
 

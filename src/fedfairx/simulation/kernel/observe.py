@@ -11,6 +11,7 @@ from fedfairx.core.learner import (
     COUNT,
     GROWTH,
     LEARNING,
+    LEARNING_MEAN,
     NOISE_VARIANCE,
     OBSERVED,
     PRIOR_VARIANCE,
@@ -222,11 +223,14 @@ def learn_sizes(lanes: LaneState, own: Rows, scratch: DecisionScratch) -> None:
     """Learn σ and sd again in the lanes whose own observations have doubled, from their own records (q,),
     and mark them for `derive_marked`."""
     numbers, notes = lanes.learner.numbers, lanes.notes
-    variance, ridge = learnt_sizes(lanes.learner, own, scratch.turned)
+    variance, ridge, mean = learnt_sizes(lanes.learner, own, scratch.turned)
     due = where_above(numbers[OBSERVED], notes[REFIT] - 0.5, numbers[LEARNING], 0.0)
     numbers[NOISE_VARIANCE] = where_above(due, 0.0, variance, numbers[NOISE_VARIANCE])
     numbers[PRIOR_VARIANCE] = where_above(due, 0.0, variance / ridge, numbers[PRIOR_VARIANCE])
     numbers[RIDGE] = where_above(due, 0.0, ridge, numbers[RIDGE])
+    for j in range(lanes.learner.mean.shape[0]):
+        old = lanes.learner.mean[j]
+        lanes.learner.mean[j] = where_above(due * numbers[LEARNING_MEAN], 0.0, mean, old)
     notes[MARKED] = where_above(due, 0.0, 1.0, notes[MARKED])
     each, observed = by_lane(notes), by_lane(numbers)
     for l in range(each.shape[1]):

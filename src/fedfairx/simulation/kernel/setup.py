@@ -155,7 +155,11 @@ def _minds(scenario: Scenario, options: Options, decide_from: int, agent_of: Cou
     lane_states: Array = zeros(blocks, size_of(lane_state, dimension), lanes)
     merits = table([scenario.merits[agent] for agent in agent_of]).reshape(-1, *shape)
     told = options.reward_range
-    priors = [options.prior or Prior.for_merit(merit, reward_range=told) for merit in scenario.merits]
+    named = scenario.contexts == "one-hot"
+    priors = [
+        options.prior or Prior.for_merit(merit, reward_range=told, arms_of_their_own=named)
+        for merit in scenario.merits
+    ]
     for block in range(blocks):
         start(
             lane_states[block],
@@ -165,6 +169,7 @@ def _minds(scenario: Scenario, options: Options, decide_from: int, agent_of: Cou
             confidence=options.region,
             priors=[priors[agent] for agent in agent_of[block * lanes : (block + 1) * lanes]],
             learning=decide_from != RELEASED,  # un-noised rewards must drive nothing there
+            named=named,
         )
         lane_state(vectors(lane_states[block]), dimension).notes[REFIT] = 1.0
     return lane_states

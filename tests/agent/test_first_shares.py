@@ -1,0 +1,107 @@
+"""Shares while little is known: newcomers, a first reward, rewards that never come, rows with features."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fedfairx as ffx
+from fedfairx.demo import couriers
+from fedfairx.features import Schema
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def taught(rng: np.random.Generator, names: list[str], tried: int, each: int, **more: object) -> ffx.Agent:
+    """An agent of named actions, the first of which were tried, with success rates around one half."""
+    agent = ffx.Agent(actions=names, seed=0, **more)
+    rates = np.clip(0.5 + rng.choice([0.05, 0.15, 0.3]) * rng.standard_normal(tried), 0.0, 1.0)
+    actions = rng.permutation(np.repeat(np.arange(tried), each))
+    agent.learn(
+        [names[k] for k in actions], (rng.random(actions.size) < rates[actions]).astype(float).tolist()
+    )
+    return agent
+
+
+@given(seeds, st.integers(4, 9), st.integers(5, 200))
+def test_an_untried_action_gets_at_most_twice_the_average(seed: int, actions: int, each: int) -> None:
+    rng = np.random.default_rng(seed)
+    names = [f"w{k}" for k in range(actions)]
+    agent = taught(rng, names, int(rng.integers(3, actions)), each)
+    assert agent.policy()[-1] <= 2.0 / actions
+    agent.add_actions("new")
+    assert agent.policy()[-1] <= 2.0 / (actions + 1)
+
+
+def test_an_action_whose_rewards_never_come_gets_about_an_average_share() -> None:
+    """One seed; it got 1 483 of 1 500 decisions when its mean stayed at 0."""
+    rng, names, shown = np.random.default_rng(0), [f"w{k}" for k in range(7)], 0
+    agent = ffx.Agent(actions=names, seed=0)
+    for _ in range(1_500):
+        decision = agent.decide()
+        if decision.name == "w6":
+            shown += 1
+        else:
+            agent.observe(decision, reward=float(rng.random() < 0.6))
+    assert shown < 2 * 1_500 / 7
+
+
+@given(seeds, st.integers(2, 6), st.integers(0, 30), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
+def test_between_two_refits_a_better_reward_never_lowers_a_share(
+    seed: int, actions: int, each: int, one: float, two: float
+) -> None:
+    rng, names = np.random.default_rng(seed), [f"w{k}" for k in range(actions)]
+    prior = ffx.Prior(0.5, 0.125, 0.5, learn=False)
+    tried = int(rng.integers(1, actions + 1))
+    shares = []
+    for reward in sorted((one, two)):
+        agent = taught(np.random.default_rng(seed), names, tried, each, prior=prior)
+        agent.learn(["w0"], [reward])
+        shares.append(agent.policy()[0])
+    assert shares[0] <= shares[1] + 1e-12
+
+
+@given(seeds, st.integers(2, 6), st.integers(1, 40))
+def test_equal_counts_and_sums_give_equal_shares(seed: int, actions: int, each: int) -> None:
+    rewards = np.random.default_rng(seed).random(each).tolist()
+    names = [f"w{k}" for k in range(actions)]
+    agent = ffx.Agent(actions=names, seed=0)
+    for name in names:
+        agent.learn([name] * each, rewards)
+    assert agent.policy() == pytest.approx(1.0 / actions, abs=1e-9)
+
+
+def test_one_success_does_not_lower_a_share() -> None:
+    for more in ({}, {"reward_range": (0, 1)}):
+        agent = ffx.Agent(actions=["ann", "ben", "cid"], seed=0, **more)
+        agent.learn(["ann"], [1.0])
+        assert agent.policy()[0] > 1 / 3
+
+
+def test_before_any_reward_rows_with_features_get_about_equal_shares() -> None:
+    """Couriers near 200 orders: nearly all get from a third of to twice the average share."""
+    city = couriers.Couriers(seed=1)
+    agent = ffx.Agent(schema=Schema(couriers.FEATURES, shared=list(couriers.SHARED)), seed=0)
+    shares = np.array(
+        [
+            agent.policy(actions=order.rows, context=order.context)
+            for order in (city.order() for _ in range(200))
+        ]
+    )
+    assert ((shares >= 1 / 24) & (shares <= 1 / 4)).mean() > 0.95
+
+
+def test_couriers_join_and_leave_and_rewards_come_late_or_never() -> None:
+    city = couriers.Couriers(seed=0)
+    orders = [city.order() for _ in range(2 * couriers.CHANGE + 1)]
+    first = {each.name for order in orders[: couriers.CHANGE] for each in order.near}
+    assert len(first) == couriers.COURIERS
+    assert {each.group for order in orders for each in order.near} == {"first", "new"}
+    assert [each.name for each in city.couriers][-1] == f"courier-{couriers.COURIERS + 1:03d}"
+    after = [order.after for order in orders]
+    assert 0.04 < after.count(None) / len(after) < 0.13
+    assert {couriers.EARLIEST <= one <= couriers.LATEST for one in after if one is not None} == {True}
+    assert all(order.entitled.sum() == pytest.approx(1.0) for order in orders)
+    assert {order.reward(0) for order in orders} == {0.0, 1.0}
