@@ -17,6 +17,7 @@ import pytest
 
 import fedfairx as ffx
 from fedfairx.agent.agent import Agent
+from fedfairx.core.statistics import unpack
 from fedfairx.errors import StorageUnavailable
 from fedfairx.privacy import Budget
 from fedfairx.service import exposure_cache as exposing
@@ -446,3 +447,16 @@ def test_contexts_so_long_that_sums_are_singular(tmp_path: Path) -> None:
         mean, covariance = exposing.posterior(service.agent, service.exposures._sums(), exact=False)
         assert np.isfinite(mean).all()
         assert np.linalg.eigvalsh(covariance).min() >= 0.0
+
+
+def test_a_reader_expects_of_an_untried_action_what_the_others_earn() -> None:
+    """The sums are those of whole batches, and so is their mean."""
+    agent = ffx.Agent(actions=["ann", "ben", "cid"], seed=0)
+    agent.learn(["ann", "ben"] * 40, [0.5, 0.7] * 40)
+    own = agent.own_sums()
+    assert own is not None
+    mean, covariance = exposing.posterior(agent, unpack(own), exact=False)
+    assert mean == pytest.approx([0.5, 0.7, 0.6], abs=0.005)
+    assert np.sqrt(covariance[2, 2]) == pytest.approx(0.5)
+    exact, _ = exposing.posterior(agent, unpack(own), exact=True)
+    assert exact == pytest.approx(agent.estimate)

@@ -28,7 +28,7 @@ and rB². Where few records are long in x and in y at once, a smaller R changes 
 
 A decision may have several slots, of weights v_j, each of which gives a record (v_j x, y), and one person may
 see them all. The unit is then the decision, and Δ = Σ_j Δ(v_j L, B), the sum over slots: it holds however the
-records are spread over leaves, since rewards may come late and one by one. In one leaf less would do.
+records are spread over leaves, since rewards may come late and one by one.
 
 For one-dimensional contexts k is ±1 only and these values are upper bounds; from d = 2 on they are attained.
 """

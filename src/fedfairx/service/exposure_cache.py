@@ -223,12 +223,16 @@ class ExposureCache:
 def posterior(agent: Agent, sums: tuple[Array, Array], *, exact: bool) -> tuple[Array, Array]:
     """The posterior of θ from sums of own rewards: its mean and its covariance.
 
-    Unless `exact`, σ and the prior's sd are as assumed: learnt ones change with each reward.
+    Unless `exact`, σ and the prior are as assumed: learnt ones change with each reward. Actions without
+    features are then expected around the mean of the rewards in the sums, as widely as single rewards.
     """
     gram, moment = sums
     prior = agent.prior if exact else agent.options.prior or agent.prior
     size = moment.size  # less than the agent's if an action was added meanwhile
-    return posterior_of(gram, moment, mean=prior.means(size), sd=prior.sd, noise_sd=prior.noise_sd)
+    mean, sd, weight = prior.means(size), prior.sd, float(np.trace(gram))
+    if not exact and agent.actions and weight > 0.0:
+        mean, sd = np.full(size, moment.sum() / weight), max(sd, prior.noise_sd)
+    return posterior_of(gram, moment, mean=mean, sd=sd, noise_sd=prior.noise_sd)
 
 
 def _stretches(journal: Journal, start: int, end: int) -> tuple[float, float, int, str]:
