@@ -78,7 +78,8 @@ def test_no_decision_looks_ahead():
     for table in (flown, other):
         trips = offers(table).between(JANUARY, JANUARY + 10)
         options = HOWS[DIFFER].options
-        fed = Federation(agents=3, dimension=8, horizon=10, reward_range=(0.0, 1.0), seed=0, **options)
+        size = trips.contexts.shape[-1]
+        fed = Federation(agents=3, dimension=size, horizon=10, reward_range=(0.0, 1.0), seed=0, **options)
         made.append(shares(fed, trips, asked(trips, 10, seed=0)))
     until = trips.days[trips.decisions] <= 5
     np.testing.assert_array_equal(made[0][until], made[1][until])
