@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 import fedfairx as ffx
 from fedfairx.demo import couriers
+from fedfairx.errors import ScaleWarning
 from fedfairx.features import Schema
 
 seeds = st.integers(0, 2**32 - 1)
@@ -105,3 +108,27 @@ def test_couriers_join_and_leave_and_rewards_come_late_or_never() -> None:
     assert {couriers.EARLIEST <= one <= couriers.LATEST for one in after if one is not None} == {True}
     assert all(order.entitled.sum() == pytest.approx(1.0) for order in orders)
     assert {order.reward(0) for order in orders} == {0.0, 1.0}
+
+
+@pytest.mark.parametrize(
+    ("size", "shift"), [(1.0, 3.0), (1.0, -20.0), (10.0, 0.0), (100.0, 500.0), (0.01, 0.0)]
+)
+def test_every_action_is_tried_whatever_the_size_of_rewards(size: float, shift: float) -> None:
+    """Without a range, with rewards that are late. Whoever was tried first got everything for ever."""
+    rng, names = np.random.default_rng(0), ["ann", "ben", "cid", "dan"]
+    means, counts = shift + size * np.array([0.5, 0.6, 0.7, 0.55]), dict.fromkeys(names, 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ScaleWarning)
+        agent, waiting = ffx.Agent(actions=names, seed=0), []
+        for _ in range(300):
+            waiting.append(agent.decide())
+            counts[waiting[-1].name] += 1
+            if len(waiting) > 20:
+                decision = waiting.pop(0)
+                reward = means[decision.action] + 0.1 * size * rng.standard_normal()
+                agent.observe(decision, reward=float(reward))
+        assert min(counts.values()) >= 2
+        agent.add_actions("eve")
+    assert agent.policy()[-1] <= 2 / 5 or size > 1.0
+    assert agent.estimate[-1] == pytest.approx(agent.prior.mean)
+    assert abs(agent.prior.mean - means.mean()) < size

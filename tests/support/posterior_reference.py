@@ -6,8 +6,8 @@
 Where the number n of own rewards y is a power of two, σ and sd are those under which they are likeliest: y ~
 N(X·mean, σ²I + sd²XXᵀ), sd times a lognormal around the assumed one, and σ² as if two more rewards had been
 seen. λ is a power of two. The mean of actions without features is learnt as well: the best of m + δ·1, with
-δ ~ N(0, sd₀² + σ₀²), which is integrated over where λ is compared. Noisy sums are weighed in their
-eigenbasis: g → g²/(g + κ), κ = s²(1 + E‖θ‖²)/σ². Variances saturate: v → vq/(v + q), q = 8/c².
+δ ~ N(0, s²), integrated over where λ is compared; s² is the likeliest from sd₀² + σ₀² on. Noisy sums are
+weighed in their eigenbasis: g → g²/(g + κ), κ = s²(1 + E‖θ‖²)/σ². Variances saturate at 8/c².
 """
 
 from __future__ import annotations
@@ -90,10 +90,11 @@ def likeliest(
     values, vectors = np.linalg.eigh(xs @ xs.T)
     ridge = 2.0 ** np.arange(-20, 21)
     spread = 1 + np.maximum(values, 0.0) / ridge[:, None]  # I + XXᵀ/λ in its eigenbasis, for each λ
-    along, wide = xs.sum(axis=1) @ vectors, prior.sd**2 + prior.noise_sd**2
+    along = xs.sum(axis=1) @ vectors
     delta, unlikely = np.zeros(41), np.zeros(41)
     if prior.learns_mean:
         steep, pull = (along**2 / spread).sum(axis=1), (along * (y @ vectors) / spread).sum(axis=1)
+        wide = np.maximum((pull / steep) ** 2, prior.sd**2 + prior.noise_sd**2)
         left = ((y @ vectors - (pull / steep)[:, None] * along) ** 2 / spread).sum(axis=1)
         delta = pull / (steep + (2 * prior.noise_sd**2 + left) / (2 + n) / wide)
     rest = ((y @ vectors - delta[:, None] * along) ** 2 / spread).sum(axis=1)

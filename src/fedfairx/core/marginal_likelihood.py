@@ -15,8 +15,10 @@ the diagonal of G, and
 
     q = 1ᵀb - zᵀ(G + λI)⁻¹b,   p = 1ᵀz - zᵀ(G + λI)⁻¹z.
 
-With δ ~ N(e, s²), where e leads back to the first guess and s² = sd₀² + σ₀², it is δ = (q + ρe)/(p + ρ) with
-ρ = σ²/s² at the δ that fits best, and ln p(λ) gets -½ (δ - e)²/s² - ½ ln(1 + p s²/σ²).
+With δ ~ N(e, s²), where e leads back to the first guess, it is δ = (q + ρe)/(p + ρ) with ρ = σ²/s² at q/p,
+the δ that fits best, and ln p(λ) gets -½ (δ - e)²/s² - ½ ln(1 + p s²/σ²). s² is the likeliest, (q/p - e)²,
+and at least sd₀² + σ₀². A fixed one would hold the mean back where rewards are around 3 or 50, and whoever is
+tried first would get everything.
 
 G is made tridiagonal once, and each λ then takes O(d).
 
@@ -156,14 +158,17 @@ def learnt_sizes(state: Learner, own: Rows, matrix: Rows) -> tuple[float, float,
     tridiagonalize(matrix, centred, state.estimate)
     weight, guess = numbers[OBSERVED] + ASSUMED_WEIGHT, ASSUMED_WEIGHT * numbers[ASSUMED_NOISE]
     named = numbers[LEARNING_MEAN]  # 1, or 0: then δ is 0
-    wide, back = numbers[ASSUMED_VARIANCE] + numbers[ASSUMED_NOISE], named * (numbers[ASSUMED_MEAN] - mean[0])
+    least = numbers[ASSUMED_VARIANCE] + numbers[ASSUMED_NOISE]
+    back = named * (numbers[ASSUMED_MEAN] - mean[0])
     best, variance, found, moved = -1e300, numbers[ASSUMED_NOISE], 1.0, 0.0
     for k in range(POINTS):
         ridge = SMALLEST * 2.0**k
         explained, both, two, volume = tridiagonal_forms(matrix, ridge, centred)
         left = larger(squares - explained, 0.0)
         p, q = named * larger(lengths - two, 0.0), named * (total - both)
-        flat = fma(-q / larger(p, 1e-300), q, left)  # with the δ that fits best
+        fit = q / larger(p, 1e-300)  # the δ that fits best
+        wide = larger((fit - back) * (fit - back), least)
+        flat = fma(-fit, q, left)
         rho = (guess + larger(flat, 0.0)) / (weight * wide)
         shift = fma(rho, back, q) / (p + rho)
         noise = (guess + larger(fma(shift, fma(shift, p, -2.0 * q), left), 0.0)) / weight
