@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedfairx as ffx
+import posterior_reference as oracle
 from fedfairx.demo import couriers
 from fedfairx.errors import ScaleWarning
 from fedfairx.features import Schema
@@ -132,3 +133,27 @@ def test_every_action_is_tried_whatever_the_size_of_rewards(size: float, shift: 
     assert agent.policy()[-1] <= 2 / 5 or size > 1.0
     assert agent.estimate[-1] == pytest.approx(agent.prior.mean)
     assert abs(agent.prior.mean - means.mean()) < size
+
+
+@given(seeds, st.integers(1, 5), st.floats(-30.0, 30.0))
+def test_names_learn_sizes_and_mean_as_the_oracle_does(seed: int, actions: int, around: float) -> None:
+    """After 1, 2, 4, … rewards; the estimate is that of the prior that was learnt."""
+    rng, names = np.random.default_rng(seed), [f"w{k}" for k in range(actions)]
+    agent, chosen, rewards = ffx.Agent(actions=names, seed=0), [], []
+    given_prior = agent.options.prior
+    assert given_prior is not None
+    known = oracle.Prior(np.zeros(actions), given_prior.sd, given_prior.noise_sd, True, learns_mean=True)
+    for count in range(1, 33):
+        chosen.append(int(rng.integers(actions)))
+        rewards.append(float(around + rng.normal()))
+        agent.learn([names[chosen[-1]]], rewards[-1:])
+        if count & (count - 1) == 0:
+            contexts = np.eye(actions)[chosen]
+            variance, ridge, delta = oracle.likeliest(contexts, np.array(rewards), known)
+            prior = agent.prior
+            assert prior.noise_sd**2 == pytest.approx(variance, rel=1e-6)
+            assert (prior.noise_sd / prior.sd) ** 2 == pytest.approx(ridge, rel=1e-9)
+            assert prior.mean == pytest.approx(delta, rel=1e-6, abs=1e-9)
+            gram = np.diag(contexts.sum(axis=0)) + ridge * np.eye(actions)
+            moment = contexts.T @ np.array(rewards) + ridge * delta
+            assert agent.estimate == pytest.approx(np.linalg.solve(gram, moment), rel=1e-6, abs=1e-9)

@@ -24,8 +24,9 @@ THETA = np.array([0.8, 0.1, 0.3])
 def taught(
     name: str, theta: np.ndarray, count: int, *, partners: str = "differ", seed: int = 0, **more: object
 ) -> ffx.Agent:
-    """An agent that has seen `count` rewards of this θ."""
-    agent = ffx.Agent(3, partners=partners, name=name, seed=seed, **more)  # type: ignore[arg-type]
+    """An agent that has seen `count` rewards of this θ, with a wide prior, so that few tell much."""
+    prior = ffx.Prior(sd=0.5, noise_sd=0.5)
+    agent = ffx.Agent(3, partners=partners, name=name, seed=seed, **{"prior": prior, **more})  # type: ignore[arg-type]
     rng = np.random.default_rng(seed)
     contexts = rng.random((count, 3)) / np.sqrt(3)
     if count:
@@ -189,7 +190,7 @@ def test_one_hostile_partner_of_five_decides_nothing_before_our_own_rewards_or_l
             here.absorb({agent.name: agent.release() for agent in (*good, *bad)})
             shares.append(here.policy(CHOICE)[0])
         without, weighed, alike = shares
-        assert without > 0.85
+        assert without > 0.95
         assert weighed > without - 0.01
         assert alike < (0.5 if records == 200 else 0.01)
 
@@ -236,7 +237,7 @@ def test_who_comes_first_is_judged_again_when_others_come(order: str) -> None:
     here = taught("here", THETA, 0)
     for name in order.split(", "):
         here.absorb({name: agents[name].release()})
-    assert here.policy(CHOICE)[0] > 0.85
+    assert here.policy(CHOICE)[0] > 0.95
     partners = here.partners
     assert partners["bad"].weight < 1e-4
     assert partners["bad"].reason == "too little of our own to tell; most other partners contradict it"
@@ -262,7 +263,7 @@ def test_our_own_rewards_overrule_what_most_partners_say() -> None:
     agents += [taught(f"near-{i}", THETA, 200, seed=5 + i) for i in range(2)]
     here = taught("here", THETA, 0, seed=8)
     here.absorb({agent.name: agent.release() for agent in agents})
-    assert here.policy(CHOICE)[0] < 0.1
+    assert here.policy(CHOICE)[0] < 0.05
     rng = np.random.default_rng(3)
     contexts = rng.random((32, 3)) / np.sqrt(3)
     here.learn(contexts, contexts @ THETA + 0.1 * rng.normal(size=32))

@@ -228,13 +228,13 @@ def test_with_secure_aggregation_partners_far_apart_do_not_hurt() -> None:
         world = Scenario(agents=6, arms=6, dimension=3, horizon=1500, distance=distance)
         private = {"algorithm": "priv-fairx-bayes", "epsilon": 16.0, "aggregation": "secure"}
         alone, alike, differ = (
-            float(simulate(world, seeds=4, **how).fairness_regret[:, -1].mean())
+            float(simulate(world, seeds=12, **how).fairness_regret[:, -1].mean())
             for how in ({"algorithm": "fairx-bayes"}, private, {**private, "partners": "differ"})
         )
         ratios[distance] = alike / alone, differ / alone
     assert ratios[0.0][1] < 0.75
-    assert ratios[0.1][1] < 1.1
-    assert ratios[0.5][1] < 1.1 < 3.0 < ratios[0.5][0]
+    assert ratios[0.1][1] < 1.05
+    assert ratios[0.5][1] < 1.05 < 3.0 < ratios[0.5][0]
 
 
 def test_sums_are_lifted_each_by_its_own_release_and_only_where_seeds_synchronise() -> None:
