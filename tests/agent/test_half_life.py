@@ -154,7 +154,7 @@ def test_sizes_are_learnt_from_records_with_weights(seed: int, half_life: float)
         if at == fits:
             weights = oracle.weights_of(np.arange(1, at + 1), half_life)
             known = oracle.Prior(np.full(2, 0.1), 0.5, 0.5, True)
-            variance, ridge, _ = oracle.likeliest(xs[:at], ys[:at], known, weights)
+            variance, ridge = oracle.likeliest(xs[:at], ys[:at], known, weights)
             fits = min(2 ** at.bit_length(), at + math.ceil(weights.sum()))
             found = agent._model.learner.noise_variance, agent._model.learner.ridge
             if found != pytest.approx((variance, ridge), rel=1e-7):  # two λ may be as likely as each other

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import fedfairx as ffx
 import posterior_reference as oracle
 from fedfairx.core import marginal_likelihood as ml
-from fedfairx.core.learner import OBSERVED, SQUARES, Learner, learner, start
+from fedfairx.core.learner import NOISE_VARIANCE, OBSERVED, RIDGE, SQUARES, Learner, learner, start
 from fedfairx.core.merit_kernels import table
 from fedfairx.core.statistics import pack
 from fedfairx.lanes.linalg import tridiagonalize
@@ -43,15 +43,15 @@ def blank(dimension: int, prior: ffx.Prior, *, named: bool = False) -> Learner:
     )
 
 
-def all_sizes(
+def learnt(
     contexts: np.ndarray,
     rewards: np.ndarray,
     prior: ffx.Prior,
     *,
     named: bool = False,
     start: float | None = None,
-) -> tuple[float, float, float]:
-    """(σ², λ, mean); the mean before is `start`, if it was learnt before."""
+) -> tuple[float, float]:
+    """(σ², λ); the mean before is `start`, if it was learnt before."""
     n, d = contexts.shape
     state = blank(d, prior, named=named)
     if start is not None:
@@ -59,13 +59,19 @@ def all_sizes(
             state.mean[j] = start
     state.numbers[OBSERVED], state.numbers[SQUARES] = float(n), float(rewards @ rewards)
     sizes = ml.learnt_sizes(state, floats(packed(contexts, rewards)), floats(np.empty((d, d + 1))))
-    variance, ridge, mean = map(float, sizes)
-    return variance, ridge, mean
+    variance, ridge = map(float, sizes)
+    return variance, ridge
 
 
-def learnt(contexts: np.ndarray, rewards: np.ndarray, prior: ffx.Prior) -> tuple[float, float]:
-    """(σ², λ)."""
-    return all_sizes(contexts, rewards, prior)[:2]
+def learnt_mean(
+    contexts: np.ndarray, rewards: np.ndarray, prior: ffx.Prior, variance: float, ridge: float
+) -> float:
+    """The mean, for this σ² and λ."""
+    d = contexts.shape[1]
+    state, gram = blank(d, prior, named=True), contexts.T @ contexts
+    state.numbers[NOISE_VARIANCE], state.numbers[RIDGE] = variance, ridge
+    state.statistics.array[:] = packed(contexts, rewards)
+    return float(ml.learnt_mean(state, floats(np.linalg.inv(gram + ridge * np.eye(d)))))
 
 
 @given(seeds, st.integers(1, 13), st.floats(1e-3, 1e3))
@@ -116,17 +122,31 @@ def test_the_mean_of_actions_without_features_is_learnt_too(
     contexts = np.eye(actions)[chosen] * rng.choice([1.0, 0.5], count)[:, None]
     means = rng.normal() + 10.0**log_size * rng.normal(size=actions)
     rewards = contexts @ means + 10.0**log_noise * rng.normal(size=count)
-    variance, ridge, mean = all_sizes(contexts, rewards, ffx.Prior(0.7, 0.3, 0.4), named=True, start=start)
+    assumed = ffx.Prior(0.7, 0.3, 0.4)
+    variance, ridge = learnt(contexts, rewards, assumed, named=True, start=start)
     prior = oracle.Prior(np.full(actions, 0.7), 0.3, 0.4, True, learns_mean=True)
-    wanted, its_ridge, delta = oracle.likeliest(contexts, rewards, prior)
-    assert ridge == its_ridge
-    assert variance == pytest.approx(wanted, rel=1e-6)
+    assert (variance, ridge) == pytest.approx(oracle.likeliest(contexts, rewards, prior), rel=1e-6)
+    gram, moment = contexts.T @ contexts, contexts.T @ rewards
+    delta = oracle.likeliest_shift(gram, moment, prior, variance, ridge)
+    mean = learnt_mean(contexts, rewards, assumed, variance, ridge)
     assert mean == pytest.approx(0.7 + delta, rel=1e-6, abs=1e-6)
 
 
-def test_without_names_the_mean_stays() -> None:
-    contexts, rewards = records(np.random.default_rng(0), 40, 3, 1.0, 0.1)
-    assert all_sizes(contexts, rewards + 5.0, ffx.Prior(0.7))[2] == 0.7
+@given(seeds, st.integers(1, 8), st.integers(1, 60), st.floats(-6.0, 6.0))
+def test_the_mean_is_learnt_from_sums_of_any_kind(seed: int, d: int, count: int, log_ridge: float) -> None:
+    """Filtered noise leaves sums that are not diagonal."""
+    contexts, rewards = records(np.random.default_rng(seed), count, d, 1.0, 0.1)
+    ridge = 10.0**log_ridge
+    prior = oracle.Prior(np.full(d, 0.7), 0.3, 0.4, True, learns_mean=True)
+    gram, moment = contexts.T @ contexts, contexts.T @ rewards
+    delta = oracle.likeliest_shift(gram, moment, prior, 0.2, ridge)
+    mean = learnt_mean(contexts, rewards, ffx.Prior(0.7, 0.3, 0.4), 0.2, ridge)
+    assert mean == pytest.approx(0.7 + delta, rel=1e-6, abs=1e-6)
+
+
+def test_no_records_leave_the_mean_as_it_was_guessed() -> None:
+    for ridge in (1e-6, 1.0, 1e6):
+        assert learnt_mean(np.zeros((1, 5)), np.zeros(1), ffx.Prior(0.7), 0.2, ridge) == 0.7
 
 
 @given(seeds, st.integers(1, 5), st.integers(1, 100), st.sampled_from([-40, -3, 5, 40]))

@@ -6,8 +6,8 @@
 Where the number n of own rewards y is a power of two, σ and sd are those under which they are likeliest: y ~
 N(X·mean, σ²I + sd²XXᵀ), sd times a lognormal around the assumed one, and σ² as if two more rewards had been
 seen. λ is a power of two. The mean of actions without features is learnt as well: the best of m + δ·1, with
-δ ~ N(0, s²), integrated over where λ is compared; s² is the likeliest from sd₀² + σ₀² on. Noisy sums are
-weighed in their eigenbasis: g → g²/(g + κ), κ = s²(1 + E‖θ‖²)/σ². Variances saturate at 8/c².
+δ ~ N(0, s²), integrated over where λ is compared; s² is the likeliest from sd₀² + σ₀² on. It is learnt from
+all that decisions come from, also when others' sums come, by σ and λ of that moment. Noisy sums are weighed in their eigenbasis: g → g²/(g + κ), κ = s²(1 + E‖θ‖²)/σ². Variances saturate at 8/c².
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class Prior:
 
 def likeliest(
     xs: np.ndarray, ys: np.ndarray, prior: Prior, weights: np.ndarray | None = None
-) -> tuple[float, float, float]:
-    """(σ², λ, δ) by the marginal likelihood of rewards ys (n,) at contexts xs (n, d): no sums, no factor.
+) -> tuple[float, float]:
+    """(σ², λ) by the marginal likelihood of rewards ys (n,) at contexts xs (n, d): no sums, no factor.
 
     A record of weight w has w times the logarithm of its density: that of √w x and √w y.
     """
@@ -104,7 +104,18 @@ def likeliest(
     sd = np.sqrt(variance / ridge)
     likely = -np.log(spread).sum(axis=1) / 2 - (2 + n) / 2 * np.log(variance) - np.log(sd / prior.sd) ** 2 / 2
     best = int(np.argmax(likely - unlikely))
-    return float(variance[best]), float(ridge[best]), float(delta[best])
+    return float(variance[best]), float(ridge[best])
+
+
+def likeliest_shift(gram: np.ndarray, moment: np.ndarray, prior: Prior, variance: float, ridge: float) -> float:
+    """δ by the sums of records, for this σ² and λ: generalised least squares, with a prior of N(0, s²)."""
+    if not gram.any():
+        return 0.0
+    z, b = gram.sum(axis=1), moment - gram @ prior.mean
+    solved = np.linalg.solve(gram + ridge * np.eye(len(z)), np.column_stack([z, b]))
+    steep, pull = z.sum() - z @ solved[:, 0], b.sum() - z @ solved[:, 1]
+    wide = max((pull / steep) ** 2, prior.sd**2 + prior.noise_sd**2)
+    return float(pull / (steep + variance / wide))
 
 
 @dataclass
@@ -158,7 +169,13 @@ class Believer:
         n = len(self.records)
         if n & (n - 1) == 0 and self.prior.learns:
             xs, ys = (np.array(part) for part in zip(*self.records, strict=True))
-            self.variance, self.ridge, self.delta = likeliest(xs, ys, self.prior)
+            self.variance, self.ridge = likeliest(xs, ys, self.prior)
+            self.learn_mean()
+
+    def learn_mean(self) -> None:
+        if self.prior.learns_mean:
+            sums = ref.unpack(self.shared + self.fresh, self.d)
+            self.delta = likeliest_shift(*sums, self.prior, self.variance, self.ridge)
 
     def absorb(self, releases: list[np.ndarray], me: int, decide_from: str, noise_sd: list[float]) -> None:
         V, _, theta = self.posterior()
@@ -173,6 +190,8 @@ class Believer:
             new = new + self.own
         if len(releases) > 1 or sd > 0:  # a federation of one without noise hears nothing new
             self.shared, self.fresh = new, np.zeros_like(new)
+            if decide_from != "released":
+                self.learn_mean()
 
 
 def posterior_run(

@@ -297,6 +297,7 @@ class Model:
         if learner.learns_sizes:
             learner.learn_sizes(own)
             self._derive()
+            learner.learn_mean()
         lengths = float(own[diagonal_entries(self.dimension)].sum())
         self.limits.look(learner.observed, learner.squares, lengths)
 
@@ -328,6 +329,7 @@ class Model:
         if changed:
             self.learner.statistics[:] = shared
             self._derive()
+            self.learner.learn_mean()
 
     # --- records that are in no release yet ----------------------------------------------------------
 

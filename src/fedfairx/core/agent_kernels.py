@@ -28,7 +28,7 @@ from fedfairx.core.learner import (
     radius_of,
     start,
 )
-from fedfairx.core.marginal_likelihood import Sizes, learnt_sizes
+from fedfairx.core.marginal_likelihood import Sizes, learnt_mean, learnt_sizes
 from fedfairx.core.merit import Merit
 from fedfairx.core.merit_kernels import log_merits, quadrature_for, table
 from fedfairx.core.optimism.problem import (
@@ -201,10 +201,16 @@ def _radius(memory: Array, dimension: int) -> float:
 
 
 @releasing
-def _learnt_sizes(memory: Array, own: Array, workspace: Array) -> tuple[float, float, float]:
+def _learnt_sizes(memory: Array, own: Array, workspace: Array) -> tuple[float, float]:
     dimension = workspace.shape[0]
     state, _ = learner(floats(memory), dimension)
     return learnt_sizes(state, floats(own), floats(workspace))
+
+
+@compiled
+def _learnt_mean(memory: Array, dimension: int) -> float:
+    state, _ = learner(floats(memory), dimension)
+    return learnt_mean(state, state.inverse)
 
 
 @compiled
@@ -323,9 +329,14 @@ class AgentMemory:
         return bool(self._state.numbers[LEARNING_MEAN] > 0.0)
 
     def learn_sizes(self, own: Array) -> None:
-        """Learn σ and the prior from all own records, packed (q,); V⁻¹ must be derived afterwards."""
+        """Learn σ and the prior's sd from all own records, packed (q,); V⁻¹ must be derived afterwards."""
         workspace = np.empty((self.dimension, self.dimension + 1))
-        self._set_sizes(Sizes(*_learnt_sizes(self.memory, own, workspace)))
+        self._set_sizes(Sizes(*_learnt_sizes(self.memory, own, workspace), float(self.mean[0])))
+
+    def learn_mean(self) -> None:
+        """Learn the prior's mean, if that is to be done, from what decisions come from; V⁻¹ is that of it."""
+        if self.learns_mean:
+            self.mean[:] = _learnt_mean(self.memory, self.dimension)
 
     @property
     def ridge(self) -> float:

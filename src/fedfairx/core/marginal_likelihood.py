@@ -22,8 +22,10 @@ tried first would get everything.
 
 G is made tridiagonal once, and each λ then takes O(d).
 
-Only own, exact records are used: peers may have another θ, and what theirs fails to predict is not noise.
-All are estimated again when own observations number 1, 2, 4, 8, …
+For σ and sd only own, exact records are used: peers may have another θ, and what theirs fails to predict is
+not noise. They are estimated again when own observations number 1, 2, 4, 8, … The mean is then that δ for the
+sums that decisions come from, peers' among them, and follows them whenever peers' sums come: or a member with
+few rewards of its own would take what no member has tried for far better, or worse, than all the rest.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ from fedfairx.core.learner import (
     ASSUMED_NOISE,
     ASSUMED_VARIANCE,
     LEARNING_MEAN,
+    NOISE_VARIANCE,
     OBSERVED,
+    RIDGE,
     SQUARES,
     Learner,
 )
@@ -51,6 +55,7 @@ ASSUMED_WEIGHT = 2.0
 #: Of ln sd around ln sd₀.
 LOG_SD = 1.0
 SMALLEST, POINTS = 2.0**-20, 41  # λ from 1e-6 to 1e6, each twice the one before
+NOTHING = 1e-9  # p/λ of sums without a record, but for rounding; of one reward it is at least 1e-6
 
 
 def next_refit(observed: int) -> int:
@@ -111,7 +116,7 @@ def solve(packed: Rows, ridge: float, moment: Rows, matrix: Rows) -> tuple[float
 
 
 class Sizes(NamedTuple):
-    """What own records say: σ², λ, and the mean of the prior, if there is one for all coordinates."""
+    """σ², λ, and the mean of the prior, if there is one for all coordinates."""
 
     variance: float
     ridge: float
@@ -139,8 +144,8 @@ def tridiagonal_forms(matrix: Rows, ridge: float, moment: Rows) -> tuple[float, 
 
 
 @stage
-def learnt_sizes(state: Learner, own: Rows, matrix: Rows) -> tuple[float, float, float]:
-    """The `Sizes` of every lane, by its own packed records (q,).
+def learnt_sizes(state: Learner, own: Rows, matrix: Rows) -> tuple[float, float]:
+    """σ² and λ of every lane, by its own packed records (q,).
 
     Overwrites matrix (d, d + 1), `product` and `estimate`.
     """
@@ -160,7 +165,7 @@ def learnt_sizes(state: Learner, own: Rows, matrix: Rows) -> tuple[float, float,
     named = numbers[LEARNING_MEAN]  # 1, or 0: then δ is 0
     least = numbers[ASSUMED_VARIANCE] + numbers[ASSUMED_NOISE]
     back = named * (numbers[ASSUMED_MEAN] - mean[0])
-    best, variance, found, moved = -1e300, numbers[ASSUMED_NOISE], 1.0, 0.0
+    best, variance, found = -1e300, numbers[ASSUMED_NOISE], 1.0
     for k in range(POINTS):
         ridge = SMALLEST * 2.0**k
         explained, both, two, volume = tridiagonal_forms(matrix, ridge, centred)
@@ -177,6 +182,27 @@ def learnt_sizes(state: Learner, own: Rows, matrix: Rows) -> tuple[float, float,
         likely = -0.5 * fma(size, size, fma(weight, log(noise), volume + far))
         variance = where_above(likely, best, noise, variance)
         found = where_above(likely, best, ridge, found)
-        moved = where_above(likely, best, shift, moved)
         best = larger(likely, best)
-    return variance, found, mean[0] + moved
+    return variance, found
+
+
+@stage
+def learnt_mean(state: Learner, inverse: Rows) -> float:
+    """The mean of the prior in every lane, by the sums that decisions come from and V⁻¹ (d, d) of them.
+
+    With A = V, V - G = λI turns q and p into λ·1ᵀ(θ̂ - m) and λ(d - λ·1ᵀV⁻¹1), where m is the first guess.
+    """
+    numbers, dimension = state.numbers, state.mean.shape[0]
+    ridge, guess, first = numbers[RIDGE], numbers[ASSUMED_MEAN], state.statistics.shape[0] - dimension
+    known, moved = 0.0, 0.0  # p/λ and q/λ
+    for i in range(dimension):
+        estimate, total = 0.0, 0.0
+        for j in range(dimension):
+            estimate = fma(inverse[i, j], fma(ridge, guess, state.statistics[first + j]), estimate)
+            total = total + inverse[i, j]
+        known, moved = known + fma(-ridge, total, 1.0), moved + (estimate - guess)
+    known = where_above(known, NOTHING, known, 1.0)
+    moved = where_above(known, NOTHING, moved, 0.0)
+    fit = moved / known
+    wide = larger(fit * fit, numbers[ASSUMED_VARIANCE] + numbers[ASSUMED_NOISE])
+    return guess + moved / (known + numbers[NOISE_VARIANCE] / (ridge * wide))

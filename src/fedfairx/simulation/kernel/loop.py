@@ -190,7 +190,7 @@ def play(
     deliver(world, lanes, posterior, sharing, privacy, differ, delay, table, block, t)
     if (t + 1) % REFRESH_EVERY == 0 and learns_own(privacy):
         lanes.notes[MARKED] = 1.0
-        derive_marked(lanes, table.work.square[0])
+        derive_marked(lanes, table.work.square[0], False)
 
 
 @stage

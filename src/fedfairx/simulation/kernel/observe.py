@@ -20,7 +20,7 @@ from fedfairx.core.learner import (
     Learner,
     learn,
 )
-from fedfairx.core.marginal_likelihood import learnt_sizes
+from fedfairx.core.marginal_likelihood import learnt_mean, learnt_sizes
 from fedfairx.core.statistics import add
 from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.rows import Rows, by_lane, floats, vectors
@@ -115,7 +115,7 @@ def follow_own(
             shared, statistics = vectors(sharing.shared), lanes.learner.statistics
             for k in range(statistics.shape[0]):
                 statistics[k] = where_above(lanes.notes[MARKED], 0.0, shared[k], statistics[k])
-        derive_marked(lanes, scratch.work.square[0])
+        derive_marked(lanes, scratch.work.square[0], True)
 
 
 @stage
@@ -223,14 +223,11 @@ def learn_sizes(lanes: LaneState, own: Rows, scratch: DecisionScratch) -> None:
     """Learn σ and sd again in the lanes whose own observations have doubled, from their own records (q,),
     and mark them for `derive_marked`."""
     numbers, notes = lanes.learner.numbers, lanes.notes
-    variance, ridge, mean = learnt_sizes(lanes.learner, own, scratch.turned)
+    variance, ridge = learnt_sizes(lanes.learner, own, scratch.turned)
     due = where_above(numbers[OBSERVED], notes[REFIT] - 0.5, numbers[LEARNING], 0.0)
     numbers[NOISE_VARIANCE] = where_above(due, 0.0, variance, numbers[NOISE_VARIANCE])
     numbers[PRIOR_VARIANCE] = where_above(due, 0.0, variance / ridge, numbers[PRIOR_VARIANCE])
     numbers[RIDGE] = where_above(due, 0.0, ridge, numbers[RIDGE])
-    for j in range(lanes.learner.mean.shape[0]):
-        old = lanes.learner.mean[j]
-        lanes.learner.mean[j] = where_above(due * numbers[LEARNING_MEAN], 0.0, mean, old)
     notes[MARKED] = where_above(due, 0.0, 1.0, notes[MARKED])
     each, observed = by_lane(notes), by_lane(numbers)
     for l in range(each.shape[1]):
@@ -239,11 +236,18 @@ def learn_sizes(lanes: LaneState, own: Rows, scratch: DecisionScratch) -> None:
 
 
 @stage
-def derive_marked(lanes: LaneState, fresh: Rows) -> None:
-    """Derive V⁻¹ of the marked lanes from their sums. fresh (d, d) is workspace."""
+def derive_marked(lanes: LaneState, fresh: Rows, learning: bool) -> None:
+    """Derive V⁻¹ of the marked lanes from their sums and, if `learning`, the prior's mean from both.
+
+    fresh (d, d) is workspace.
+    """
     state, inverse = lanes.learner, lanes.learner.inverse
     derive(state.statistics, state.numbers[RIDGE], fresh)
     marked = lanes.notes[MARKED]
+    if learning and any_above(state.numbers[LEARNING_MEAN], 0.0):
+        mean, learns = learnt_mean(state, fresh), marked * state.numbers[LEARNING_MEAN]
+        for j in range(state.mean.shape[0]):
+            state.mean[j] = where_above(learns, 0.0, mean, state.mean[j])
     for i in range(inverse.shape[0]):
         for j in range(inverse.shape[0]):
             inverse[i, j] = where_above(marked, 0.0, fresh[i, j], inverse[i, j])

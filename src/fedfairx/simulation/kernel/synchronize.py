@@ -272,7 +272,7 @@ def share(
             weigh_others(lanes, sharing, privacy, scratch.work, agents, syncs, block)
         adopt(lanes, vectors(sharing.shared))
         if any_above(lanes.notes[MARKED], 0.0):
-            derive_marked(lanes, scratch.work.square[0])
+            derive_marked(lanes, scratch.work.square[0], True)
     for seed in range(syncs.shape[0]):
         if sharing.counts[seed] >= 0.0:
             syncs[seed] += 1
