@@ -27,7 +27,8 @@ ACTIONS, EVERY, ROUNDS = 10, 500, 5_000  # named actions at first, rounds until 
 ROWS, ROW_ROUNDS = 10, 2_000  # rows of a decision with features
 SHAPES = tuple((d, sd) for d in (5, 15) for sd in (0.1, 0.5))  # features, and the noise of rewards
 WORKERS, WORKER_SEEDS = (0.5, 0.6, 0.7), 100  # of the README
-COURIER_REWARDS = 50
+COURIER_REWARDS, ORDERS = 50, 2_500
+NUMBERS, LEVELS, DESCRIBED_ROUNDS = 4, ("x", "y", "z"), 1_500  # of features by name
 Result = dict[str, list[float]]
 
 
@@ -96,12 +97,12 @@ def rows(
 
 
 def couriers(agent_of: Any, city: Any, seed: int) -> Iterator[tuple[str, float]]:
-    """Couriers until the 50th reward: the part of decisions in which a share is above one half, and, before
-    any reward, the part of rows whose share is between a third of and twice the average."""
+    """Couriers: the regret; until the 50th reward, the part of decisions in which a share is above one half;
+    before any reward, the part of rows whose share is between a third of and twice the average."""
     world, agent = city.Couriers(seed), agent_of(schema=city_schema(city), seed=seed)
     waiting: dict[int, list[tuple[Any, float]]] = {}
-    rewards, large, within, decisions, first, t = 0, 0, 0, 0, 0, 0
-    while rewards < COURIER_REWARDS:
+    rewards, large, within, decisions, first, regret = 0, 0, 0, 0, 0, 0.0
+    for t in range(ORDERS):
         for decision, reward in waiting.pop(t, []):
             agent.observe(decision, reward=reward)
             rewards += 1
@@ -110,13 +111,40 @@ def couriers(agent_of: Any, city: Any, seed: int) -> Iterator[tuple[str, float]]
         policy = np.asarray(decision.policy)
         if order.after is not None:
             waiting.setdefault(t + order.after, []).append((decision, order.reward(decision.action)))
-        decisions, large = decisions + 1, large + int(policy.max() > 0.5)
+        regret += float(np.abs(policy - order.entitled).sum())
+        if rewards < COURIER_REWARDS:
+            decisions, large = decisions + 1, large + int(policy.max() > 0.5)
         if rewards == 0:
             first += policy.size
             within += int(((policy >= 1 / 3 / policy.size) & (policy <= 2 / policy.size)).sum())
-        t += 1
+    yield "regret", regret
     yield "large", large / decisions
     yield "within", within / first
+
+
+def described(agent_of: Any, delay: int, seed: int) -> Iterator[tuple[str, float]]:
+    """Numbers and a category by name, with effects of any sign on success rates around one half: the regret."""
+    from fedfairx.features import Schema
+
+    rng = np.random.default_rng([seed, 9])
+    effects, by_level = rng.normal(0.0, 0.25, NUMBERS), rng.normal(0.0, 0.1, len(LEVELS))
+    names = [f"number-{k}" for k in range(NUMBERS)]
+    agent = agent_of(schema=Schema({**{name: (0, 10) for name in names}, "level": list(LEVELS)}), seed=seed)
+    made: list[tuple[Any, float]] = []
+    regret = 0.0
+    for t in range(DESCRIBED_ROUNDS):
+        numbers, levels = rng.uniform(0.0, 10.0, (ROWS, NUMBERS)), rng.integers(0, len(LEVELS), ROWS)
+        rates = np.clip(0.5 + (numbers / 10.0 - 0.5) @ effects + by_level[levels], 0.0, 1.0)
+        actions = [
+            {**dict(zip(names, row.tolist(), strict=True)), "level": LEVELS[level]}
+            for row, level in zip(numbers, levels, strict=True)
+        ]
+        decision = agent.decide(actions)
+        made.append((decision, float(rng.random() < rates[decision.action])))
+        regret += float(np.abs(np.asarray(decision.policy) - fair(rates)).sum())
+        if t >= delay:
+            agent.observe(made[t - delay][0], reward=made[t - delay][1])
+    yield "regret", regret
 
 
 def city_schema(city: Any) -> Any:
@@ -159,6 +187,8 @@ def all_worlds() -> dict[str, Any]:
                         ffx.Agent, world, dimension, sd, delay, seed
                     )
                 )
+    for delay in (0, 500):
+        worlds[f"described, delay {delay}"] = lambda seed, delay=delay: described(ffx.Agent, delay, seed)
     worlds["couriers"] = lambda seed: couriers(ffx.Agent, city, seed)
     worlds["workers"] = lambda seed: three_workers(ffx.Agent, seed)
     return worlds
@@ -220,7 +250,11 @@ def run(report: Report) -> None:
             compare(f"{text}, delay {delay}", f"{world}, delay {delay},", most)
     for delay, most in ((0, 1.05), (1000, 1.25)):
         compare(f"θ ≥ 0, delay {delay}", f"positive, delay {delay},", most)
+    report.heading(f"{ROWS} rows with features by name, T = {DESCRIBED_ROUNDS}, {seeds} seeds")
+    for delay, most in ((0, 1.05), (500, 0.9)):
+        compare(f"effects of any sign, delay {delay}", f"described, delay {delay}", most)
     report.heading(f"Couriers, rewards 300 to 900 decisions late, 8 % never, {seeds} seeds")
+    compare(f"{ORDERS} orders", "couriers", 0.9)
     for title, key, goal in (
         ("decisions until the 50th reward with a share above 1/2", "large", {"at_most": 0.05}),
         ("rows before any reward from 1/3 to 2 average shares", "within", {"at_least": 0.95}),

@@ -140,7 +140,7 @@ def naive(schema: Schema, row: dict[str, Any]) -> dict[str, float]:
         if kind is bool:
             return {f"{name}={str(bool(row[name])).lower()}": 1.0}
         if isinstance(kind, tuple):
-            return {name: min(max((row[name] - kind[0]) / (kind[1] - kind[0]), 0.0), 1.0)}
+            return {name: min(max(2.0 * (row[name] - kind[0]) / (kind[1] - kind[0]) - 1.0, -1.0), 1.0)}
         levels = next(each.levels for each in schema.features if each.name == name)
         return {f"{name}={row[name] if row[name] in levels else 'other'}": 1.0}
 
@@ -208,6 +208,26 @@ def test_the_largest_norm_is_attained(schema: Schema) -> None:
     made = schema.encode([{name: largest[name] for name in schema.names}]).contexts
     assert np.hypot.reduce(made[0]) == pytest.approx(schema.norm, abs=1e-15) == pytest.approx(1.0)
     assert made.min() >= 0.0
+    others = {"price": 0, "age": -3, "new": False, "city": "Rome", "shop": "a"}
+    least = schema.encode([{name: others[name] for name in schema.names}]).contexts
+    assert np.hypot.reduce(least[0]) == pytest.approx(schema.norm, abs=1e-15)
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
+def test_the_ends_of_a_range_are_not_clipped(low: float, width: float) -> None:
+    schema = Schema({"x": (low, low + width)}, intercept=False)
+    made = schema.encode([{"x": low}, {"x": low + width}])
+    assert made.contexts.tolist() == [[-1.0], [1.0]]
+    assert made.clipped == {}
+
+
+def test_before_any_reward_both_ends_of_a_range_are_alike() -> None:
+    """Price and rating are high or low together; the middle is nearest to what an average action is."""
+    agent = ffx.Agent(schema=Schema({"rating": (1, 5), "price": (0, 100), "bike": bool}), seed=0)
+    rows = [(5, 100, True), (1, 0, False), (3, 50, True)]
+    shares = agent.policy(actions=[dict(zip(("rating", "price", "bike"), row, strict=True)) for row in rows])
+    assert shares[0] == pytest.approx(shares[1])
+    assert ((shares > 1 / 9) & (shares < 2 / 3)).all()
 
 
 @given(st.data(), schemas())
@@ -229,13 +249,13 @@ def test_frames_are_as_dicts(data: st.DataObject, schema: Schema) -> None:
         assert own.contexts[0].tobytes() == expected.contexts[0].tobytes()
 
 
-def test_numbers_alone_are_as_services_have_always_made_them() -> None:
-    """Bit for bit: to [0, 1], a constant, divided by the root of their number."""
+def test_numbers_alone_are_encoded_bit_for_bit() -> None:
+    """To [-1, 1], a constant, divided by the root of their number."""
     rng, low, high = np.random.default_rng(0), np.array([0.0, 1.0, -7.3]), np.array([10.0, 5.0, 0.2])
     rows = rng.normal(size=(50, 3)) * 8
     for constant in (True, False):
         schema = Schema({"a": (0, 10), "b": (1, 5), "c": (-7.3, 0.2)}, intercept=constant)
-        scaled = np.clip((rows - low) / (high - low), 0.0, 1.0)
+        scaled = np.clip(((rows - low) + (rows - high)) / (high - low), -1.0, 1.0)
         expected = np.column_stack([scaled, np.ones(50)]) if constant else scaled
         expected /= math.sqrt(expected.shape[1])
         assert schema.encode(rows.tolist()).contexts.tobytes() == expected.tobytes()
@@ -243,7 +263,7 @@ def test_numbers_alone_are_as_services_have_always_made_them() -> None:
 
 def test_whole_numbers_and_missing_values_are_levels() -> None:
     schema = Schema({"store": ["17", "18"], "x": (0, 1)}, intercept=False)
-    frame = pd.DataFrame({"store": [17, 18, 19], "x": [0.5] * 3})
+    frame = pd.DataFrame({"store": [17, 18, 19], "x": [0.75] * 3})
     made = schema.encode(frame)
     assert np.nonzero(made.contexts)[1].tolist() == [0, 3, 1, 3, 2, 3]
     assert made.unknown == {"store": 1}

@@ -144,8 +144,9 @@ _Column = tuple[tuple[str, str], ...]  # the features of a column, each with its
 class Schema:
     """Describes what a caller sends, and makes contexts in the unit ball of it.
 
-    features: {name: kind}. A number has a range, as (0, 10): values are scaled from it to [0, 1], and
-        clipped. A category has levels, as ["Rome", "Oslo"], with a column each: other values count as
+    features: {name: kind}. A number has a range, as (0, 10): values are scaled from it to [-1, 1], and
+        clipped. With 0 in its middle, what is known before the first rewards is as little at one end as at
+        the other. A category has levels, as ["Rome", "Oslo"], with a column each: other values count as
         "other". `bool` has the levels "false" and "true": with one column, an agent that knows nothing yet
         would think less certain, and show more often, what is true.
     shared: names of the features that all actions of a decision share: the situation, sent once.
@@ -165,7 +166,7 @@ class Schema:
     >>> schema.columns[:6]
     ('price', 'new=false', 'new=true', 'city=Rome', 'city=Oslo', 'city=other')
     >>> schema.encode([{"price": 4, "new": True}], context={"city": "Rome"}).contexts.round(3)[:, :6]
-    array([[0.163, 0.   , 0.408, 0.408, 0.   , 0.   ]])
+    array([[-0.082,  0.   ,  0.408,  0.408,  0.   ,  0.   ]])
     """
 
     features: tuple[Feature, ...]
@@ -235,6 +236,11 @@ class Schema:
     def width(self) -> int:
         """d, how many columns a context has."""
         return len(self._keys)
+
+    @property
+    def constant(self) -> int | None:
+        """Which column is the intercept, if there is one."""
+        return self._keys.index(()) if self.intercept else None
 
     @property
     def norm(self) -> float:
@@ -333,9 +339,9 @@ class Schema:
     ) -> tuple[Array, dict[str, int]]:
         """Contexts from each feature's number and code (F + 1, K), the last of which is the constant."""
         layout, clipped = self._layout, dict[str, int]()
-        scaled = (numbers - layout.low) / layout.width
-        inside = np.minimum(np.maximum(scaled, 0.0), 1.0)
-        moved = inside != scaled
+        scaled = ((numbers - layout.low) + (numbers - layout.high)) / layout.width  # exact at both ends
+        inside = np.minimum(np.maximum(scaled, -1.0), 1.0)
+        moved = (numbers < layout.low) | (numbers > layout.high)
         if moved.any():
             times = zip(self.names, moved.sum(axis=1).tolist(), strict=False)
             clipped = {name: 1 if name in once else many for name, many in times if many}
@@ -410,8 +416,8 @@ class Schema:
         """Where the values of terms go; each is a product of two features, of which the constant is one."""
         places = {name: place for place, name in enumerate(self.names)}
         constant = len(self.features)
-        numbers = [each.range or (0.0, 1.0) for each in self.features]
-        low, high = np.array([*numbers, (0.0, 1.0)]).T
+        numbers = [each.range or (-1.0, 1.0) for each in self.features]
+        low, high = np.array([*numbers, (-1.0, 1.0)]).T
         first, second = (
             np.array([places[term[part]] if len(term) > part else constant for term in self._terms])
             for part in (0, 1)
@@ -421,17 +427,18 @@ class Schema:
         where = {key: column for column, key in enumerate(self._keys)}
         columns = np.array([where[key] for key in self._natural])
         fixed = columns if (counts == 1).all() else None
-        low, width, start, stride = (
-            each[:, None] for each in (low, high - low, np.cumsum(counts) - counts, sizes[second])
+        low, high, start, stride = (
+            each[:, None] for each in (low, high, np.cumsum(counts) - counts, sizes[second])
         )
         alone = fixed is not None and not self.products and columns.tolist() == list(range(len(columns)))
-        return _Layout(low, width, first, second, start, stride, columns, fixed, alone)
+        return _Layout(low, high, high - low, first, second, start, stride, columns, fixed, alone)
 
 
 class _Layout(NamedTuple):
     """Where the numbers of F features and the constant go: T terms, products of two of them, into columns."""
 
     low: Array  # (F + 1, 1)
+    high: Array  # (F + 1, 1)
     width: Array  # (F + 1, 1)
     first: NDArray[Any]  # (T,)
     second: NDArray[Any]  # (T,)

@@ -165,7 +165,7 @@ def test_names_learn_sizes_and_mean_as_the_oracle_does(seed: int, actions: int, 
     agent, chosen, rewards = ffx.Agent(actions=names, seed=0), [], []
     given_prior = agent.options.prior
     assert given_prior is not None
-    known = oracle.Prior(np.zeros(actions), given_prior.sd, given_prior.noise_sd, True, learns_mean=True)
+    known = oracle.Prior(np.zeros(actions), given_prior.sd, given_prior.noise_sd, True, np.ones(actions))
     for count in range(1, 33):
         chosen.append(int(rng.integers(actions)))
         rewards.append(float(around + rng.normal()))

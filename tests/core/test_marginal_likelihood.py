@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ def packed(contexts: np.ndarray, rewards: np.ndarray) -> np.ndarray:
     return pack(contexts.T @ contexts, contexts.T @ rewards)
 
 
-def blank(dimension: int, prior: ffx.Prior, *, named: bool = False) -> Learner:
+def blank(dimension: int, prior: ffx.Prior, *, common: Sequence[int] = ()) -> Learner:
     return start(
         zeros(size_of(learner, dimension)),
         dimension,
@@ -39,7 +40,7 @@ def blank(dimension: int, prior: ffx.Prior, *, named: bool = False) -> Learner:
         confidence=ffx.Confidence(),
         priors=[prior],
         learning=True,
-        named=named,
+        common=common,
     )
 
 
@@ -48,15 +49,14 @@ def learnt(
     rewards: np.ndarray,
     prior: ffx.Prior,
     *,
-    named: bool = False,
-    start: float | None = None,
+    common: Sequence[int] = (),
+    start: float = 0.0,
 ) -> tuple[float, float]:
-    """(σ², λ); the mean before is `start`, if it was learnt before."""
+    """(σ², λ); the mean before is `start` in the coordinates in which it is learnt."""
     n, d = contexts.shape
-    state = blank(d, prior, named=named)
-    if start is not None:
-        for j in range(d):
-            state.mean[j] = start
+    state = blank(d, prior, common=common)
+    for j in common:
+        state.mean[j] = start
     state.numbers[OBSERVED], state.numbers[SQUARES] = float(n), float(rewards @ rewards)
     sizes = ml.learnt_sizes(state, floats(packed(contexts, rewards)), floats(np.empty((d, d + 1))))
     variance, ridge = map(float, sizes)
@@ -64,11 +64,16 @@ def learnt(
 
 
 def learnt_mean(
-    contexts: np.ndarray, rewards: np.ndarray, prior: ffx.Prior, variance: float, ridge: float
+    contexts: np.ndarray,
+    rewards: np.ndarray,
+    prior: ffx.Prior,
+    variance: float,
+    ridge: float,
+    common: Sequence[int],
 ) -> float:
-    """The mean, for this σ² and λ."""
+    """The mean in the common coordinates, for this σ² and λ."""
     d = contexts.shape[1]
-    state, gram = blank(d, prior, named=True), contexts.T @ contexts
+    state, gram = blank(d, prior, common=common), contexts.T @ contexts
     state.numbers[NOISE_VARIANCE], state.numbers[RIDGE] = variance, ridge
     state.statistics.array[:] = packed(contexts, rewards)
     return float(ml.learnt_mean(state, floats(np.linalg.inv(gram + ridge * np.eye(d)))))
@@ -123,30 +128,36 @@ def test_the_mean_of_actions_without_features_is_learnt_too(
     means = rng.normal() + 10.0**log_size * rng.normal(size=actions)
     rewards = contexts @ means + 10.0**log_noise * rng.normal(size=count)
     assumed = ffx.Prior(0.7, 0.3, 0.4)
-    variance, ridge = learnt(contexts, rewards, assumed, named=True, start=start)
-    prior = oracle.Prior(np.full(actions, 0.7), 0.3, 0.4, True, learns_mean=True)
+    every = range(actions)
+    variance, ridge = learnt(contexts, rewards, assumed, common=every, start=start)
+    prior = oracle.Prior(np.full(actions, 0.7), 0.3, 0.4, True, common=np.ones(actions))
     assert (variance, ridge) == pytest.approx(oracle.likeliest(contexts, rewards, prior), rel=1e-6)
     gram, moment = contexts.T @ contexts, contexts.T @ rewards
     delta = oracle.likeliest_shift(gram, moment, prior, variance, ridge)
-    mean = learnt_mean(contexts, rewards, assumed, variance, ridge)
+    mean = learnt_mean(contexts, rewards, assumed, variance, ridge, every)
     assert mean == pytest.approx(0.7 + delta, rel=1e-6, abs=1e-6)
 
 
-@given(seeds, st.integers(1, 8), st.integers(1, 60), st.floats(-6.0, 6.0))
-def test_the_mean_is_learnt_from_sums_of_any_kind(seed: int, d: int, count: int, log_ridge: float) -> None:
-    """Filtered noise leaves sums that are not diagonal."""
-    contexts, rewards = records(np.random.default_rng(seed), count, d, 1.0, 0.1)
-    ridge = 10.0**log_ridge
-    prior = oracle.Prior(np.full(d, 0.7), 0.3, 0.4, True, learns_mean=True)
-    gram, moment = contexts.T @ contexts, contexts.T @ rewards
-    delta = oracle.likeliest_shift(gram, moment, prior, 0.2, ridge)
-    mean = learnt_mean(contexts, rewards, ffx.Prior(0.7, 0.3, 0.4), 0.2, ridge)
+@given(seeds, st.integers(1, 8), st.integers(1, 60), st.floats(-6.0, 6.0), st.floats(-3.0, 3.0))
+def test_the_mean_of_some_coordinates_is_learnt(
+    seed: int, d: int, count: int, log_ridge: float, start: float
+) -> None:
+    """That of an intercept, say; sums are not diagonal, as those of filtered noise are not."""
+    rng = np.random.default_rng(seed)
+    contexts, rewards = records(rng, count, d, 1.0, 0.1)
+    some, ridge = np.flatnonzero(np.append(rng.random(d - 1) < 0.5, True)).tolist(), 10.0**log_ridge
+    common, assumed = np.isin(np.arange(d), some).astype(float), ffx.Prior(0.7, 0.3, 0.4)
+    prior = oracle.Prior(np.full(d, 0.7), 0.3, 0.4, True, common=common)
+    sizes = learnt(contexts, rewards, assumed, common=some, start=start)
+    assert sizes == pytest.approx(oracle.likeliest(contexts, rewards, prior), rel=1e-6)
+    delta = oracle.likeliest_shift(contexts.T @ contexts, contexts.T @ rewards, prior, 0.2, ridge)
+    mean = learnt_mean(contexts, rewards, assumed, 0.2, ridge, some)
     assert mean == pytest.approx(0.7 + delta, rel=1e-6, abs=1e-6)
 
 
 def test_no_records_leave_the_mean_as_it_was_guessed() -> None:
     for ridge in (1e-6, 1.0, 1e6):
-        assert learnt_mean(np.zeros((1, 5)), np.zeros(1), ffx.Prior(0.7), 0.2, ridge) == 0.7
+        assert learnt_mean(np.zeros((1, 5)), np.zeros(1), ffx.Prior(0.7), 0.2, ridge, range(5)) == 0.7
 
 
 @given(seeds, st.integers(1, 5), st.integers(1, 100), st.sampled_from([-40, -3, 5, 40]))
@@ -192,13 +203,15 @@ def test_a_matrix_becomes_tridiagonal_by_a_rotation(seed: int, d: int, scale: fl
     """Eigenvalues, the quadratic form of the vector, and its length stay."""
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(d, d)) * (rng.random((d, d)) < (0.3 if sparse else 1.0))
-    whole, vector = scale * (root @ root.T), rng.normal(size=d)
-    rows, turned = np.triu(whole).copy(), vector.copy()
+    whole, vector, second = scale * (root @ root.T), rng.normal(size=d), rng.normal(size=d)
+    rows, turned = np.column_stack([np.triu(whole), second]), vector.copy()
     tridiagonalize(floats(rows), floats(turned), floats(np.empty(d)))
-    above = np.diagonal(rows, 1)
-    found = np.diag(np.diagonal(rows)) + np.diag(above, 1) + np.diag(above, -1)
+    other, above = rows[:, d], np.diagonal(rows[:, :d], 1)
+    found = np.diag(np.diagonal(rows[:, :d])) + np.diag(above, 1) + np.diag(above, -1)
     top = max(np.abs(np.linalg.eigvalsh(whole)).max(), 1e-300)
     assert np.linalg.eigvalsh(found) / top == pytest.approx(np.linalg.eigvalsh(whole) / top, abs=1e-12)
     wanted = vector @ whole @ vector / top
     assert turned @ found @ turned / top == pytest.approx(wanted, rel=1e-9, abs=1e-9)
     assert turned @ turned == pytest.approx(vector @ vector)
+    assert turned @ other == pytest.approx(vector @ second, abs=1e-9)
+    assert other @ found @ turned / top == pytest.approx(second @ whole @ vector / top, abs=1e-9)

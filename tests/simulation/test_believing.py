@@ -63,7 +63,7 @@ def held_against_oracle(
             prior.sd,
             prior.noise_sd,
             prior.learn and decide_from != "released",
-            learns_mean=scenario.contexts == "one-hot",
+            common=np.ones(scenario.dimension) if scenario.contexts == "one-hot" else None,
         ),
         sync_rounds=schedule.rounds(Plan(T, m, d)),
         decide_from=decide_from,

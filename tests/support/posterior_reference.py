@@ -5,9 +5,10 @@
 
 Where the number n of own rewards y is a power of two, σ and sd are those under which they are likeliest: y ~
 N(X·mean, σ²I + sd²XXᵀ), sd times a lognormal around the assumed one, and σ² as if two more rewards had been
-seen. λ is a power of two. The mean of actions without features is learnt as well: the best of m + δ·1, with
-δ ~ N(0, s²), integrated over where λ is compared; s² is the likeliest from sd₀² + σ₀² on. It is learnt from
-all that decisions come from, also when others' sums come, by σ and λ of that moment. Noisy sums are weighed in their eigenbasis: g → g²/(g + κ), κ = s²(1 + E‖θ‖²)/σ². Variances saturate at 8/c².
+seen. λ is a power of two. The mean of actions without features, or of an intercept, is learnt as well: the
+best of m + δu, with δ ~ N(0, s²), integrated over where λ is compared; s² is the likeliest from sd₀² + σ₀²
+on. It is learnt from all that decisions come from, also when others' sums come, by σ and λ of that moment.
+Noisy sums are weighed in their eigenbasis: g → g²/(g + κ), κ = s²(1 + E‖θ‖²)/σ². Variances saturate at 8/c².
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Prior:
     sd: float
     noise_sd: float
     learns: bool
-    learns_mean: bool = False
+    common: np.ndarray | None = None  # 1 in the coordinates whose mean is learnt
 
 
 def likeliest(
@@ -90,16 +91,16 @@ def likeliest(
     values, vectors = np.linalg.eigh(xs @ xs.T)
     ridge = 2.0 ** np.arange(-20, 21)
     spread = 1 + np.maximum(values, 0.0) / ridge[:, None]  # I + XXᵀ/λ in its eigenbasis, for each λ
-    along = xs.sum(axis=1) @ vectors
-    delta, unlikely = np.zeros(41), np.zeros(41)
-    if prior.learns_mean:
+    delta, along, unlikely = np.zeros(41), np.zeros(len(y)), np.zeros(41)
+    if prior.common is not None:
+        along = xs @ prior.common @ vectors
         steep, pull = (along**2 / spread).sum(axis=1), (along * (y @ vectors) / spread).sum(axis=1)
         wide = np.maximum((pull / steep) ** 2, prior.sd**2 + prior.noise_sd**2)
         left = ((y @ vectors - (pull / steep)[:, None] * along) ** 2 / spread).sum(axis=1)
         delta = pull / (steep + (2 * prior.noise_sd**2 + left) / (2 + n) / wide)
     rest = ((y @ vectors - delta[:, None] * along) ** 2 / spread).sum(axis=1)
     variance = (2 * prior.noise_sd**2 + rest) / (2 + n)
-    if prior.learns_mean:
+    if prior.common is not None:
         unlikely = (delta**2 / wide + np.log(1 + steep * wide / variance)) / 2
     sd = np.sqrt(variance / ridge)
     likely = -np.log(spread).sum(axis=1) / 2 - (2 + n) / 2 * np.log(variance) - np.log(sd / prior.sd) ** 2 / 2
@@ -111,9 +112,9 @@ def likeliest_shift(gram: np.ndarray, moment: np.ndarray, prior: Prior, variance
     """δ by the sums of records, for this σ² and λ: generalised least squares, with a prior of N(0, s²)."""
     if not gram.any():
         return 0.0
-    z, b = gram.sum(axis=1), moment - gram @ prior.mean
+    z, b = gram @ prior.common, moment - gram @ prior.mean
     solved = np.linalg.solve(gram + ridge * np.eye(len(z)), np.column_stack([z, b]))
-    steep, pull = z.sum() - z @ solved[:, 0], b.sum() - z @ solved[:, 1]
+    steep, pull = prior.common @ z - z @ solved[:, 0], prior.common @ b - z @ solved[:, 1]
     wide = max((pull / steep) ** 2, prior.sd**2 + prior.noise_sd**2)
     return float(pull / (steep + variance / wide))
 
@@ -138,10 +139,14 @@ class Believer:
         self.ridge = max(self.prior.noise_sd / self.prior.sd, 1e-3) ** 2
         self.variance = self.ridge * self.prior.sd**2
 
+    @property
+    def mean(self) -> np.ndarray:
+        return self.prior.mean + (0.0 if self.prior.common is None else self.delta * self.prior.common)
+
     def posterior(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """V, b + λ·mean, θ̂."""
         gram, moment = ref.unpack(self.shared + self.fresh, self.d)
-        V, b = gram + self.ridge * np.eye(self.d), moment + self.ridge * (self.prior.mean + self.delta)
+        V, b = gram + self.ridge * np.eye(self.d), moment + self.ridge * self.mean
         return V, b, np.linalg.solve(V, b)
 
     def policy(
@@ -173,7 +178,7 @@ class Believer:
             self.learn_mean()
 
     def learn_mean(self) -> None:
-        if self.prior.learns_mean:
+        if self.prior.common is not None:
             sums = ref.unpack(self.shared + self.fresh, self.d)
             self.delta = likeliest_shift(*sums, self.prior, self.variance, self.ridge)
 

@@ -323,7 +323,9 @@ class Agent:
                     self.merit, reward_range=self.options.reward_range, arms_of_their_own=own
                 )
             sd = math.sqrt(learner.noise_variance / learner.ridge)
-            mean = learner.sizes.mean if learner.learns_mean else assumed.mean
+            mean = assumed.mean
+            if learner.learns_mean:  # of actions without features one for all, else that of the intercept
+                mean = learner.sizes.mean if self._model.actions is not None else tuple(learner.mean)
             return Prior(mean, sd, math.sqrt(learner.noise_variance), assumed.learn)
 
     @property

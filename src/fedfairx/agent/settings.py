@@ -22,7 +22,7 @@ from fedfairx.util.canonical_json import digest_of
 from fedfairx.util.files import write_atomically
 
 FORMAT = "fedfairx-agent"
-SCHEMA = 6
+SCHEMA = 7
 _MERITS: dict[str, type[Merit]] = {
     "exponential": Exponential,
     "affine": Affine,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -243,12 +244,12 @@ class AgentMemory:
         solver: Solver | None = None,
         prior: Prior | None = None,
         learning: bool = True,
-        named: bool = False,
+        common: Sequence[int] = (),
         minimum_share: float = 0.0,
     ) -> AgentMemory:
         """Memory before any observation. Optimism uses `confidence` and `solver`, other rules `prior`.
 
-        `learning` and `named` are as for `learner.start`.
+        `learning` and `common` are as for `learner.start`.
         """
         memory = zeros(size_of(memory_layout, dimension))
         start(
@@ -259,7 +260,7 @@ class AgentMemory:
             confidence=confidence or Confidence(),
             priors=[prior or Prior.for_merit(merit)],
             learning=learning,
-            named=named,
+            common=common,
         )
         parts, solver = memory_layout(floats(memory), dimension), solver or Solver()
         state = parts.learner
@@ -269,9 +270,11 @@ class AgentMemory:
 
     def take_over(self, smaller: AgentMemory) -> None:
         """Copy the sums of an agent with fewer coordinates; V⁻¹ must be derived afterwards."""
+        learns_mean = self._state.numbers[LEARNING_MEAN]  # an intercept may be appended
         self._state.numbers.array[:] = smaller._state.numbers.array
+        self._state.numbers[LEARNING_MEAN] = learns_mean
         if self.learns_mean:
-            self.mean[:] = smaller.mean[0]
+            self._set_mean(smaller.sizes.mean)
         self.statistics[:] = embedded(smaller.statistics, self.dimension)
         self.fresh[:] = embedded(smaller.fresh, self.dimension)
 
@@ -305,13 +308,17 @@ class AgentMemory:
     @property
     def sizes(self) -> Sizes:
         """σ², λ and the prior's mean, assumed or learnt."""
-        return Sizes(self.noise_variance, self.ridge, float(self.mean[0]))
+        place = int(self._state.common.array.argmax())
+        return Sizes(self.noise_variance, self.ridge, float(self.mean[place]))
 
     def _set_sizes(self, sizes: Sizes) -> None:
         numbers, variance, ridge = self._state.numbers, sizes.variance, sizes.ridge
         numbers[NOISE_VARIANCE], numbers[RIDGE], numbers[PRIOR_VARIANCE] = variance, ridge, variance / ridge
         if self.learns_mean:
-            self.mean[:] = sizes.mean
+            self._set_mean(sizes.mean)
+
+    def _set_mean(self, mean: float) -> None:
+        self.mean[self._state.common.array > 0.0] = mean
 
     @property
     def believes(self) -> bool:
@@ -331,12 +338,12 @@ class AgentMemory:
     def learn_sizes(self, own: Array) -> None:
         """Learn σ and the prior's sd from all own records, packed (q,); V⁻¹ must be derived afterwards."""
         workspace = np.empty((self.dimension, self.dimension + 1))
-        self._set_sizes(Sizes(*_learnt_sizes(self.memory, own, workspace), float(self.mean[0])))
+        self._set_sizes(Sizes(*_learnt_sizes(self.memory, own, workspace), self.sizes.mean))
 
     def learn_mean(self) -> None:
         """Learn the prior's mean, if that is to be done, from what decisions come from; V⁻¹ is that of it."""
         if self.learns_mean:
-            self.mean[:] = _learnt_mean(self.memory, self.dimension)
+            self._set_mean(_learnt_mean(self.memory, self.dimension))
 
     @property
     def ridge(self) -> float:

@@ -44,6 +44,7 @@ class Learner(NamedTuple):
     radius: Rows  # (1,) √β
     merit: Rows  # (MERIT_ROWS,)
     mean: Rows  # (d,) of the prior
+    common: Rows  # (d,) 1 in the coordinates whose mean is learnt, which have one mean; else 0
     statistics: Rows  # (q,) packed Gram and moment, without the regulariser
     inverse: Rows  # (d, d) V⁻¹
     estimate: Rows  # (d,) θ̂, or the θ that a decision uses
@@ -58,12 +59,13 @@ def learner(memory: Rows, dimension: int) -> tuple[Learner, Rows]:
     radius, rest = cut(rest, 1)
     merit, rest = cut(rest, MERIT_ROWS)
     mean, rest = cut(rest, dimension)
+    common, rest = cut(rest, dimension)
     statistics, rest = cut(rest, dimension * (dimension + 3) // 2)
     inverse, rest = cut(rest, dimension, dimension)
     estimate, rest = cut(rest, dimension)
     chosen, rest = cut(rest, dimension)
     product, rest = cut(rest, dimension)
-    return Learner(numbers, radius, merit, mean, statistics, inverse, estimate, chosen, product), rest
+    return Learner(numbers, radius, merit, mean, common, statistics, inverse, estimate, chosen, product), rest
 
 
 def start(
@@ -75,13 +77,13 @@ def start(
     confidence: Confidence,
     priors: Sequence[Prior],
     learning: bool,
-    named: bool = False,
+    common: Sequence[int] = (),
 ) -> Learner:
     """Initialise a learner in zeros, (size,) for one lane or (size, n) for a block.
 
     `merits` is a `merit_kernels.table`. Optimism uses `confidence`, other rules `priors`, one for each lane.
-    `learning=False` keeps σ and sd fixed even if the prior would learn them. If arms are `named`, with unit
-    vectors as contexts, the mean of their expected rewards is learnt as well, where the prior has one mean.
+    `learning=False` keeps σ and sd fixed even if the prior would learn them. In the coordinates of `common`
+    the mean is learnt as well, if the prior has one mean for all: see `marginal_likelihood`.
     """
     state, _ = learner(floats(memory) if memory.ndim == 1 else vectors(memory), dimension)
     numbers = state.numbers
@@ -99,9 +101,11 @@ def start(
         numbers[ASSUMED_VARIANCE], numbers[ASSUMED_NOISE] = sd**2, noise_sd**2
         numbers[LEARNING] = learns * learning
         numbers[ASSUMED_MEAN] = means[0]
-        numbers[LEARNING_MEAN] = learns * learning * one_mean * named
+        numbers[LEARNING_MEAN] = learns * learning * one_mean * bool(len(common))
         for j in range(dimension):
             state.mean[j] = means[j]
+        for j in common:
+            state.common[j] = 1.0
     for row in range(MERIT_ROWS):
         state.merit[row] = merits[row] if memory.ndim == 2 else merits[row, 0]
     for j in range(dimension):

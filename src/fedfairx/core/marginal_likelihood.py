@@ -10,10 +10,11 @@ where σ₀ and sd₀ are the first guesses: the former counts as two observatio
 factor of e. λ is the power of two with the largest ln p; it does not depend on the unit of rewards.
 
 Actions without features are alike before anything is known about one of them, so that the mean of their
-expected rewards can be learnt as well. If it is higher by δ, S becomes S - 2qδ + pδ² with z = G·1, which is
-the diagonal of G, and
+expected rewards can be learnt as well; of rows with features, what the constant column is worth. Neither
+should count for how far actions differ. If the mean is higher by δ in these coordinates, the ones of u (else
+0), S becomes S - 2qδ + pδ² with z = Gu and
 
-    q = 1ᵀb - zᵀ(G + λI)⁻¹b,   p = 1ᵀz - zᵀ(G + λI)⁻¹z.
+    q = uᵀb - zᵀ(G + λI)⁻¹b,   p = uᵀz - zᵀ(G + λI)⁻¹z.
 
 With δ ~ N(e, s²), where e leads back to the first guess, it is δ = (q + ρe)/(p + ρ) with ρ = σ²/s² at q/p,
 the δ that fits best, and ln p(λ) gets -½ (δ - e)²/s² - ½ ln(1 + p s²/σ²). s² is the likeliest, (q/p - e)²,
@@ -55,7 +56,7 @@ ASSUMED_WEIGHT = 2.0
 #: Of ln sd around ln sd₀.
 LOG_SD = 1.0
 SMALLEST, POINTS = 2.0**-20, 41  # λ from 1e-6 to 1e6, each twice the one before
-NOTHING = 1e-9  # p/λ of sums without a record, but for rounding; of one reward it is at least 1e-6
+NOTHING = 1e-12  # p/λ of sums without a record, but for rounding; of one reward it is at least 1e-10
 
 
 def next_refit(observed: int) -> int:
@@ -125,8 +126,8 @@ class Sizes(NamedTuple):
 
 @stage
 def tridiagonal_forms(matrix: Rows, ridge: float, moment: Rows) -> tuple[float, float, float, float]:
-    """bᵀA⁻¹b, bᵀA⁻¹z, zᵀA⁻¹z and ln|A/λ| with A = G + λI, for a tridiagonal G in matrix (d, ≥ d) and a moment
-    b (d,); O(d). z is the diagonal of G.
+    """bᵀA⁻¹b, bᵀA⁻¹z, zᵀA⁻¹z and ln|A/λ| with A = G + λI, for a tridiagonal G in matrix (d, d + 1), z in its
+    last column, and a moment b (d,); O(d).
 
     A Gram matrix is positive semidefinite, so pivots below λ are rounding errors and count as λ.
     """
@@ -135,7 +136,7 @@ def tridiagonal_forms(matrix: Rows, ridge: float, moment: Rows) -> tuple[float, 
     for i in range(moment.shape[0]):
         pull = above / pivot
         pivot = larger(fma(-pull, above, matrix[i, i] + ridge), ridge)
-        b, z = fma(-pull, b, moment[i]), fma(-pull, z, matrix[i, i])
+        b, z = fma(-pull, b, moment[i]), fma(-pull, z, matrix[i, moment.shape[0]])
         bb, bz, zz = fma(b / pivot, b, bb), fma(b / pivot, z, bz), fma(z / pivot, z, zz)
         volume = volume + log(pivot / ridge)
         if i + 1 < moment.shape[0]:
@@ -149,28 +150,38 @@ def learnt_sizes(state: Learner, own: Rows, matrix: Rows) -> tuple[float, float]
 
     Overwrites matrix (d, d + 1), `product` and `estimate`.
     """
-    numbers, mean, centred = state.numbers, state.mean, state.product
+    numbers, mean, common, centred = state.numbers, state.mean, state.common, state.product
     dimension = mean.shape[0]
     first, entry = own.shape[0] - dimension, 0
     less_mean(own, mean, centred)
-    squares, total, lengths = numbers[SQUARES], 0.0, 0.0  # Σ(y - x·mean)², 1ᵀb, 1ᵀz
+    squares, total, lengths, assumed = numbers[SQUARES], 0.0, 0.0, numbers[ASSUMED_MEAN]
+    back = 0.0
     for i in range(dimension):
-        squares = fma(-mean[i], own[first + i] + centred[i], squares)
-        total, lengths = total + centred[i], lengths + own[entry]
+        squares = fma(-mean[i], own[first + i] + centred[i], squares)  # Σ(y - x·mean)²
+        total = fma(common[i], centred[i], total)  # uᵀb
+        back = where_above(common[i], 0.0, assumed - mean[i], back)
+        matrix[i, dimension] = 0.0
         for j in range(i, dimension):
             matrix[i, j] = own[entry]
             entry += 1
+    for i in range(dimension):  # z = Gu and uᵀz
+        matrix[i, dimension] = fma(matrix[i, i], common[i], matrix[i, dimension])
+        for j in range(i + 1, dimension):
+            matrix[i, dimension] = fma(matrix[i, j], common[j], matrix[i, dimension])
+            matrix[j, dimension] = fma(matrix[i, j], common[i], matrix[j, dimension])
+    for i in range(dimension):
+        lengths = fma(common[i], matrix[i, dimension], lengths)
     tridiagonalize(matrix, centred, state.estimate)
     weight, guess = numbers[OBSERVED] + ASSUMED_WEIGHT, ASSUMED_WEIGHT * numbers[ASSUMED_NOISE]
-    named = numbers[LEARNING_MEAN]  # 1, or 0: then δ is 0
+    learning = numbers[LEARNING_MEAN]  # 1, or 0: then δ is 0
+    back = learning * back
     least = numbers[ASSUMED_VARIANCE] + numbers[ASSUMED_NOISE]
-    back = named * (numbers[ASSUMED_MEAN] - mean[0])
     best, variance, found = -1e300, numbers[ASSUMED_NOISE], 1.0
     for k in range(POINTS):
         ridge = SMALLEST * 2.0**k
         explained, both, two, volume = tridiagonal_forms(matrix, ridge, centred)
         left = larger(squares - explained, 0.0)
-        p, q = named * larger(lengths - two, 0.0), named * (total - both)
+        p, q = learning * larger(lengths - two, 0.0), learning * (total - both)
         fit = q / larger(p, 1e-300)  # the δ that fits best
         wide = larger((fit - back) * (fit - back), least)
         flat = fma(-fit, q, left)
@@ -190,7 +201,7 @@ def learnt_sizes(state: Learner, own: Rows, matrix: Rows) -> tuple[float, float]
 def learnt_mean(state: Learner, inverse: Rows) -> float:
     """The mean of the prior in every lane, by the sums that decisions come from and V⁻¹ (d, d) of them.
 
-    With A = V, V - G = λI turns q and p into λ·1ᵀ(θ̂ - m) and λ(d - λ·1ᵀV⁻¹1), where m is the first guess.
+    Since V - G = λI, q and p are λ·uᵀ(θ̂ - m) and λ(uᵀu - λ·uᵀV⁻¹u), where m is the first guess.
     """
     numbers, dimension = state.numbers, state.mean.shape[0]
     ridge, guess, first = numbers[RIDGE], numbers[ASSUMED_MEAN], state.statistics.shape[0] - dimension
@@ -199,8 +210,9 @@ def learnt_mean(state: Learner, inverse: Rows) -> float:
         estimate, total = 0.0, 0.0
         for j in range(dimension):
             estimate = fma(inverse[i, j], fma(ridge, guess, state.statistics[first + j]), estimate)
-            total = total + inverse[i, j]
-        known, moved = known + fma(-ridge, total, 1.0), moved + (estimate - guess)
+            total = fma(inverse[i, j], state.common[j], total)
+        known = fma(state.common[i], fma(-ridge, total, 1.0), known)
+        moved = fma(state.common[i], estimate - guess, moved)
     known = where_above(known, NOTHING, known, 1.0)
     moved = where_above(known, NOTHING, moved, 0.0)
     fit = moved / known

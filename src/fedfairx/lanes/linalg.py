@@ -135,11 +135,12 @@ def take_lane(rows: Rows, lane: int, out: Rows) -> None:
 
 @stage
 def tridiagonalize(matrix: Rows, vector: Rows, product: Rows) -> None:
-    """Rotate a symmetric matrix A (d, d), of which the upper half is used, and a vector (d,) such that A is
-    tridiagonal. Only its diagonal and what is next to it, above, are of use afterwards.
+    """Rotate a symmetric matrix A (d, d), of which the upper half is used, a vector (d,), and a second one in
+    column d of the matrix (d, d + 1), such that A is tridiagonal. Only its diagonal and what is next to it,
+    above, are of use afterwards.
 
     By Householder's reflections I - βvvᵀ, in 4/3·d³ operations; a tridiagonal matrix stays as it is. product
-    (d,) is workspace. matrix may have further columns.
+    (d,) is workspace.
     """
     d = vector.shape[0]
     for k in range(d - 2):
@@ -157,12 +158,14 @@ def tridiagonalize(matrix: Rows, vector: Rows, product: Rows) -> None:
         above = where_above(first, 0.0, -norm, norm)
         matrix[k, k + 1] = first - above
         beta = where_above(square, 0.0, 1.0 / larger(fma(-first, above, square), 1e-300), 0.0)
-        along = 0.0
+        along, second = 0.0, 0.0
         for j in range(k + 1, d):
             along = fma(matrix[k, j], vector[j], along)
+            second = fma(matrix[k, j], matrix[j, d], second)
             product[j] = 0.0
         for j in range(k + 1, d):
             vector[j] = fma(-beta * along, matrix[k, j], vector[j])
+            matrix[j, d] = fma(-beta * second, matrix[k, j], matrix[j, d])
         for i in range(k + 1, d):  # product ← Av, by rows of the upper half
             v, total = matrix[k, i], fma(matrix[i, i], matrix[k, i], product[i])
             for j in range(i + 1, d):

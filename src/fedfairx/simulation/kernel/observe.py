@@ -247,7 +247,7 @@ def derive_marked(lanes: LaneState, fresh: Rows, learning: bool) -> None:
     if learning and any_above(state.numbers[LEARNING_MEAN], 0.0):
         mean, learns = learnt_mean(state, fresh), marked * state.numbers[LEARNING_MEAN]
         for j in range(state.mean.shape[0]):
-            state.mean[j] = where_above(learns, 0.0, mean, state.mean[j])
+            state.mean[j] = where_above(learns * state.common[j], 0.0, mean, state.mean[j])
     for i in range(inverse.shape[0]):
         for j in range(inverse.shape[0]):
             inverse[i, j] = where_above(marked, 0.0, fresh[i, j], inverse[i, j])

@@ -169,7 +169,7 @@ def _minds(scenario: Scenario, options: Options, decide_from: int, agent_of: Cou
             confidence=options.region,
             priors=[priors[agent] for agent in agent_of[block * lanes : (block + 1) * lanes]],
             learning=decide_from != RELEASED,  # un-noised rewards must drive nothing there
-            named=named,
+            common=range(dimension) if named else (),
         )
         lane_state(vectors(lane_states[block]), dimension).notes[REFIT] = 1.0
     return lane_states
