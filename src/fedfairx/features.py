@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedfairx.errors import InvalidInput, require
-from fedfairx.util.arrays import Array, as_floats
+from fedfairx.util.arrays import Array, as_floats, not_finite, not_numbers
 from fedfairx.util.canonical_json import digest_of
+from fedfairx.util.places import is_plain, kind_of, place
 
 __all__ = ["Encoded", "Feature", "Schema", "disjoint", "intercept", "unit_ball"]
 
@@ -303,35 +304,49 @@ class Schema:
 
     # --- from rows to contexts -------------------------------------------------------------------------
 
-    def encode(self, actions: Any, context: Any = None) -> Encoded:
+    def encode(self, actions: Any, context: Any = None, *, where: tuple[str, ...] = ("actions",)) -> Encoded:
         """Contexts (K, d) of actions, given by the names of features, and what was clipped or unknown.
 
         actions: a row for each: a list of dicts (or of lists, in the order of features), {name: row}, or a
             data frame of pandas or polars, whose other columns are ignored.
         context: the shared features, as a dict or a row of pandas. Without it, each row must have them too.
+        where: for errors, the name of the list of rows, and then that of the part of a row that its features
+            are in, if they are not all of it.
         """
         names, once = (self.names, ()) if context is None else (self.own, self.shared)
-        columns = _columns(actions, names)
+        rows = _Rows(actions, where, names, self.shared)
+        columns = rows.columns()
         count, unknown = len(columns[0]), dict[str, int]()
+        places = dict.fromkeys(names, rows)
         if context is not None:
             require(bool(once), "context", "must be left out: no feature is shared", "one")
-            columns += [list(column) * count for column in _row_columns([context], once, "context")]
+            situation = _Rows([context], ("context",), once, self.shared)
+            columns += [list(column) * count for column in situation.columns()]
+            places |= dict.fromkeys(once, situation)
         numbers, codes = np.ones((len(self.features) + 1, count)), None
+        ranged: Sequence[str] = (*names, *once)
         if self._layout.fixed is None:
-            codes, kept = np.zeros(numbers.shape, dtype=np.intp), []
-            for name, column in zip((*names, *once), columns, strict=True):
-                place, feature, table = self._table[name]
-                if feature.range is not None:
-                    kept.append(column)
-                elif table is None:
-                    codes[place] = _booleans(column, name)
-                else:
-                    codes[place], missing = _codes(column, table, name)
-                    if missing:
-                        unknown[name] = 1 if name in once else missing
-            columns = kept
+            codes, kept = np.zeros(numbers.shape, dtype=np.intp), {}
+            for name, column in zip(ranged, columns, strict=True):
+                at, feature, table = self._table[name]
+                try:
+                    if feature.range is not None:
+                        kept[name] = column
+                    elif table is None:
+                        codes[at] = _booleans(column)
+                    else:
+                        codes[at], missing = _codes(column, table)
+                        if missing:
+                            unknown[name] = 1 if name in once else missing
+                except _Odd as odd:
+                    raise places[name].refusal(name, odd) from None
+            ranged, columns = list(kept), list(kept.values())
         if columns:
-            numbers[self._ranged[context is None]] = _numbers(columns)
+            try:
+                numbers[self._ranged[context is None]] = _numbers(columns)
+            except _Odd as odd:
+                name = ranged[odd.column]
+                raise places[name].refusal(name, odd) from None
         return Encoded(*self._contexts(numbers, codes, once), unknown)
 
     def _contexts(
@@ -499,81 +514,159 @@ def are_described(given: object) -> bool:
     return isinstance(given, Mapping) or hasattr(given, "columns")
 
 
-def _columns(actions: Any, names: Sequence[str]) -> list[Sequence[Any]]:
-    """The values of each feature."""
-    if hasattr(actions, "columns"):  # a frame of pandas or polars
-        missing = [name for name in names if name not in actions.columns]
-        if missing:
-            raise InvalidInput(f"actions must have every feature, got no column {', '.join(missing)}")
-        columns = [actions[name].to_list() for name in names]
-        require(bool(columns[0]), "actions", "must be at least one", 0)
+class _Odd(Exception):
+    """A value that breaks the rule of its feature."""
+
+    def __init__(self, rule: str, column: int, row: int, value: object) -> None:
+        super().__init__(rule)
+        self.rule, self.column, self.row, self.kind = rule, column, row, kind_of(value)
+
+
+class _Rows:
+    """Rows of features as a caller gave them: their values, and for errors where each stands."""
+
+    def __init__(
+        self, given: Any, where: tuple[str, ...], names: Sequence[str], shared: Sequence[str]
+    ) -> None:
+        self._given, self._where, self._names, self._shared = given, where, names, shared
+
+    def columns(self) -> list[Sequence[Any]]:
+        """The values of each feature."""
+        given, names, (what, *_) = self._given, self._names, self._where
+        if hasattr(given, "columns"):  # a frame of pandas or polars
+            return self._frame_columns()
+        rows = list(given.values()) if isinstance(given, Mapping) else given
+        if not isinstance(rows, list | tuple) or not rows:
+            kind = "none" if isinstance(rows, list | tuple) else kind_of(rows)
+            raise InvalidInput(f"{what} must be a list of rows, {{name: row}} or a data frame, got {kind}")
+        size, wanted = len(names), itemgetter(*names)
+        try:
+            if all(type(row) is dict and len(row) == size for row in rows):
+                return list(zip(*map(wanted, rows), strict=True)) if size > 1 else [list(map(wanted, rows))]
+        except KeyError:
+            pass  # `_listed` says which
+        return list(zip(*(self._listed(row, index) for index, row in enumerate(rows)), strict=True))
+
+    def _frame_columns(self) -> list[Sequence[Any]]:
+        given, names, (what, *_) = self._given, self._names, self._where
+        have = list(given.columns)
+        for name in names:
+            if name not in have:
+                raise InvalidInput(f"{what} must have every feature, got no column {name}")
+            once = have.count(name) == 1
+            require(once, what, "must have each feature once", f"{have.count(name)} columns {name}")
+        columns = [given[name].to_list() for name in names]
+        require(bool(columns[0]), what, "must be at least one", 0)
         return columns
-    rows = list(actions.values()) if isinstance(actions, Mapping) else actions
-    if not isinstance(rows, list | tuple) or not rows:
-        kind = "none" if isinstance(rows, list | tuple) else type(rows).__name__
-        raise InvalidInput(f"actions must be a list of rows, {{name: row}} or a data frame, got {kind}")
-    return _row_columns(rows, names, "actions")
 
+    def _place(self, index: int, *keys: object) -> str:
+        """The place of a row, or of a value in it."""
+        what, *part = self._where
+        if what == "context":
+            return place(what, *keys)
+        key = list(self._given)[index] if isinstance(self._given, Mapping) else index
+        return place(what, key, *part, *keys)
 
-def _row_columns(rows: Sequence[Any], names: Sequence[str], where: str) -> list[Sequence[Any]]:
-    size, wanted = len(names), itemgetter(*names)
-    try:
-        if all(type(row) is dict and len(row) == size for row in rows):
-            return list(zip(*map(wanted, rows), strict=True)) if size > 1 else [list(map(wanted, rows))]
-    except KeyError:
-        pass  # `_listed` says which
-    one = where == "context"
-    listed = [_listed(row, names, where if one else f"{where}[{i}]") for i, row in enumerate(rows)]
-    return list(zip(*listed, strict=True))
+    def _listed(self, row: Any, index: int) -> Sequence[Any]:
+        """The values of a row, in the order of names."""
+        names = self._names
+        if isinstance(row, list | tuple):
+            if len(row) != len(names):
+                where = self._place(index)
+                raise InvalidInput(f"{where} must be {len(names)} values, got {len(row)} of them")
+            return row
+        foreign = not isinstance(row, Mapping) and hasattr(row, "to_dict")  # a row of pandas
+        row = row.to_dict() if foreign else row
+        if not isinstance(row, Mapping):
+            raise InvalidInput(f"{self._place(index)} must be features by name, got {kind_of(row)}")
+        for name in names:
+            if name not in row:
+                raise self._missing(index, name)
+        if len(row) > len(names) and not foreign:
+            raise self._unknown(index, next(name for name in row if name not in names))
+        return [row[name] for name in names]
 
+    def _missing(self, index: int, name: str) -> InvalidInput:
+        text = f"{self._place(index, name)} must be given"
+        if name in self._shared and self._where[0] != "context":
+            text = f"{place('context', name)} must be given, or {text.removesuffix(' must be given')}"
+        return InvalidInput(f"{text}, got none")
 
-def _listed(row: Any, names: Sequence[str], where: str) -> Sequence[Any]:
-    """The values of a row, in the order of names."""
-    if isinstance(row, list | tuple):
-        if len(row) != len(names):
-            raise InvalidInput(f"{where} must be {len(names)} numbers, got {len(row)} of them")
-        return row
-    foreign = not isinstance(row, Mapping) and hasattr(row, "to_dict")  # a row of pandas
-    row = row.to_dict() if foreign else row
-    if not isinstance(row, Mapping):
-        raise InvalidInput(f"{where} must be features by name, got {type(row).__name__}")
-    missing = [name for name in names if name not in row]
-    if missing:
-        raise InvalidInput(f"{where} must have every feature, got none named {', '.join(missing)}")
-    if len(row) > len(names) and not foreign:
-        raise InvalidInput(
-            f"{where} must have no other features than {', '.join(names)}, got {len(row)} of them"
+    def _unknown(self, index: int, name: object) -> InvalidInput:
+        if name in self._shared:
+            text = "must be left out: it is shared, and given in context"
+        else:
+            text = f"must be left out: features are {', '.join(self._names)}"
+        if name in self._shared or is_plain(name):
+            return InvalidInput(f"{self._place(index, name)} {text}")
+        return InvalidInput(
+            f"{self._place(index)} must have no unknown feature, got one whose name is not shown; "
+            f"features are {', '.join(self._names)}"
         )
-    return [row[name] for name in names]
+
+    def refusal(self, name: str, odd: _Odd) -> InvalidInput:
+        """The error of a value that breaks the rule of this feature."""
+        index = 0 if self._where[0] == "context" else odd.row
+        key: object = name
+        if isinstance(self._given, list | tuple) and isinstance(self._given[index], list | tuple):
+            key = self._names.index(name)
+        called = "" if key == name else f" ({name})"
+        return InvalidInput(f"{self._place(index, key)}{called} {odd.rule}, got {odd.kind}")
 
 
 def _numbers(columns: Sequence[Sequence[Any]]) -> Array:
     """The columns (n, K) of numbers."""
+    found = _as_numbers(columns)
+    if found is not None:
+        return found
+    found = np.empty((len(columns), len(columns[0])))
+    for row, values in enumerate(zip(*columns, strict=True)):
+        for column, value in enumerate(values):
+            one = _as_numbers([[value]])
+            if one is None:
+                rule = f"must be a finite number of at most {LARGEST:g} in size"
+                raise _Odd(rule, column, row, value)
+            found[column, row] = one[0, 0]
+    return found
+
+
+def _as_numbers(columns: Sequence[Sequence[Any]]) -> Array | None:
+    """The columns (n, K) as numbers; None if one is not, or if they are of types that do not go together."""
     kinds, found = set(map(type, chain.from_iterable(columns))), None
     try:
         if kinds <= {int, float}:
             found = np.array(columns, dtype=np.float64)
-        elif not kinds & {bool, str, bytes} and np.asarray(columns).dtype.kind in "iuf":
+        elif not kinds & {bool, np.bool_, str, bytes} and np.asarray(columns).dtype.kind in "iuf":
             found = np.asarray(columns, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        pass  # refused below
-    if found is None or found.ndim != 2 or not (np.abs(found) <= LARGEST).all():
-        raise InvalidInput(f"features with a range must be finite numbers of at most {LARGEST:g}")
-    return found
+        return None
+    return found if found is not None and found.ndim == 2 and (np.abs(found) <= LARGEST).all() else None
 
 
-def _booleans(column: Sequence[Any], name: str) -> NDArray[Any]:
+def _booleans(column: Sequence[Any]) -> NDArray[Any]:
     """The codes of booleans."""
-    found = np.asarray(column)
-    if found.ndim != 1 or found.dtype.kind not in "biuf" or not ((found == 0) | (found == 1)).all():
-        raise InvalidInput(f"feature {name} must be true or false")
-    return found.astype(np.intp)
+    found = _as_booleans(column)
+    if found is not None:
+        return found
+    for row, value in enumerate(column):
+        if _as_booleans([value]) is None:
+            raise _Odd("must be true or false", 0, row, value)
+    return np.array([bool(value) for value in column], dtype=np.intp)
 
 
-def _codes(column: Sequence[Any], table: Mapping[str, int], name: str) -> tuple[list[int], int]:
+def _as_booleans(column: Sequence[Any]) -> NDArray[Any] | None:
+    try:
+        found = np.asarray(column)
+    except ValueError:  # lists of different lengths
+        return None
+    fits = found.ndim == 1 and found.dtype.kind in "biuf" and bool(((found == 0) | (found == 1)).all())
+    return found.astype(np.intp) if fits else None
+
+
+def _codes(column: Sequence[Any], table: Mapping[str, int]) -> tuple[list[int], int]:
     """The codes of a category's values, and how many of them are none of its levels."""
     if set(map(type, column)) != {str}:
-        column = [_text(value, name) for value in column]
+        column = [_text(value, row) for row, value in enumerate(column)]
     found = [table.get(value, -1) for value in column]
     missing = found.count(-1)
     if missing:
@@ -581,7 +674,7 @@ def _codes(column: Sequence[Any], table: Mapping[str, int], name: str) -> tuple[
     return found, missing
 
 
-def _text(value: Any, name: str) -> str | None:
+def _text(value: Any, row: int) -> str | None:
     """A category's value: text, or a whole number as text; None where it is missing."""
     if isinstance(value, str):
         return value
@@ -589,7 +682,7 @@ def _text(value: Any, name: str) -> str | None:
         return str(int(value)) if math.isfinite(value) and value == int(value) else None
     if value is None or type(value).__name__ in ("NAType", "NaTType"):  # of pandas
         return None
-    raise InvalidInput(f"feature {name} must be text, got something else")
+    raise _Odd("must be text", 0, row, value)
 
 
 # --- arrays ------------------------------------------------------------------------------------------------
@@ -653,10 +746,9 @@ def _rows(contexts: ArrayLike) -> Array:
     """A finite (K, d) array."""
     rows = as_floats(contexts)
     if rows is None:
-        raise InvalidInput("contexts must be a (K, d) array of numbers, got another type")
+        raise not_numbers("contexts", contexts)
     fits = rows.ndim == 2 and rows.size >= 1
     require(fits, "contexts", "must have shape (K, d) with K, d >= 1", f"array of shape {rows.shape}")
-    odd = ~np.isfinite(rows).all(axis=1)
-    where = f"array of shape {rows.shape} with NaN or infinity in row {int(odd.argmax())}"
-    require(not odd.any(), "contexts", "must be finite", where)
+    if not np.isfinite(rows).all():
+        raise not_finite("contexts", rows, np.inf)
     return rows

@@ -111,7 +111,7 @@ def test_what_was_clipped_or_unknown_is_counted() -> None:
         (
             {"schema": FIRST},
             {"actions": {"a": {"price": 1}}, "context": ROME},
-            "actions[0] must have every feature",
+            "actions.a.new must be given, got none",
         ),
         ({"schema": FIRST}, {"contexts": [[1.0, 0.0]]}, "contexts must have shape"),
     ],

@@ -151,7 +151,7 @@ def test_other_settings_are_a_conflict_and_wrong_ones_make_nothing(place: str) -
             ({"dimension": 3, "reward_range": [1, 0]}, "reward_range"),
             ({"features": {"": [0, 1]}}, "features must have names"),
             ({"dimension": 0}, "dimension"),
-            ({"dimension": 3, "max_body": 10_000}, "unknown field `max_body`"),
+            ({"dimension": 3, "max_body": 10_000}, "max_body must be left out: it is an unknown field"),
         ):
             assert text in refused(client.put("/v1/agents/other", json=wrong), 422, "invalid"), wrong
         assert [each["name"] for each in client.get("/v1/agents").json()["agents"]] == ["shop"]

@@ -171,7 +171,7 @@ def test_a_row_that_is_too_short_is_named_by_its_own_request(tmp_path: Path) -> 
         body = {"decisions": [{"contexts": CONTEXTS}, {"contexts": short}]}
         answer = client.post("/v1/decisions/batch", json=body)
         assert answer.status_code == 422
-        assert answer.json()["detail"] == "contexts[2] must be 3 numbers, got 1 of them"
+        assert answer.json()["detail"] == "decisions[1].contexts[2] must be 3 numbers, got 1 of them"
 
 
 def test_one_that_is_refused_among_steps(tmp_path: Path) -> None:

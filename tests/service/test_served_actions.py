@@ -150,10 +150,12 @@ def test_a_service_with_features_has_no_actions_of_its_own(tmp_path: Path) -> No
         refused(client.put("/v1/actions/ann"), 409, "features")
         refused(client.delete("/v1/actions/ann"), 409, "features")
         for body in ({"actions": ["ann"]}, {"actions": [{"id": "ann"}]}):
-            assert "actions[0] must have features" in refused(
+            assert "actions[0].features must be given" in refused(
                 client.post("/v1/decisions", json=body), 422, "invalid"
             )
-        assert "either actions or contexts" in refused(client.post("/v1/decisions", json={}), 422, "invalid")
+        assert "actions or contexts must be given" in refused(
+            client.post("/v1/decisions", json={}), 422, "invalid"
+        )
     with pytest.raises(InvalidInput, match="arms have features"):
         open_service(settings_for(place, actions=NAMES))
 
@@ -163,12 +165,15 @@ def test_what_is_refused(tmp_path: Path) -> None:
         client.delete("/v1/actions/cid")
         for body, words in (
             ({"contexts": [[1.0, 0.0, 0.0]]}, "contexts must be left out"),
-            ({"actions": ["dora"]}, "got actions='dora'"),
+            (
+                {"actions": ["ann", "dora"]},
+                "actions[1] must be one that this agent has and has not retired, got 'dora'",
+            ),
             ({"actions": ["cid"]}, "has not retired"),
-            ({"actions": ["ann", "ann"]}, "different ids"),
+            ({"actions": ["ann", "ann"]}, "must have different ids, got 'ann' as actions[0] and actions[1]"),
             ({"actions": []}, ">= 1"),
             ({"actions": [""]}, ">= 1"),
-            ({"actions": [1]}, "Expected"),
+            ({"actions": [1]}, "actions[0] must be a string or an object, got an integer"),
             ({"actions": [{"id": "ann", "features": [1.0]}]}, "features must be left out"),
             ({"actions": list("abcde")}, "at most 4 (max_actions)"),
             ({"excluded": ["ann", "ben"]}, "must leave an action"),

@@ -11,6 +11,7 @@ import numpy as np
 from fedfairx.errors import InvalidInput, require
 from fedfairx.features import Schema
 from fedfairx.util.arrays import Array, Coordinates
+from fedfairx.util.places import kind_of, place, require_different
 
 _HALF_PAIR = re.compile("[\ud800-\udfff]")  # half of a surrogate pair, which UTF-8 can't encode
 
@@ -61,10 +62,11 @@ class Actions:
 
     def retire(self, names: Iterable[str]) -> None:
         """Stop offering these actions; at least one must remain."""
-        given = set(_texts(names))
-        for name in given:
+        texts = _texts(names)
+        for index, name in enumerate(texts):
             if name not in self._offered:
-                raise self._unknown(name)
+                raise not_offered(index, name)
+        given = set(texts)
         left = len(self._numbers) - len(self._retired | given)
         require(left > 0 or not given, "actions", "must leave one that is offered", len(given))
         self._retired |= given
@@ -85,21 +87,24 @@ class Actions:
         try:
             return np.array([*map(self._offered.__getitem__, names)], dtype=np.int64), names
         except KeyError as error:
-            raise self._unknown(error.args[0]) from None
+            raise not_offered(names.index(error.args[0]), error.args[0]) from None
 
     def coordinates(self, names: object) -> Coordinates:
         """Coordinates of actions that were shown, possibly several times; retired ones are allowed."""
         given = _texts(names, different=False)
-        for name in given:
-            require(name in self._numbers, "actions", "must be ones that this agent has", name)
+        for index, name in enumerate(given):
+            if name not in self._numbers:
+                raise InvalidInput(f"{place('actions', index)} must be one that this agent has, got {name!r}")
         return self._coordinates(given)
 
     def _coordinates(self, names: Sequence[str]) -> Coordinates:
         return np.array([self._numbers[name] for name in names], dtype=np.int64)
 
-    def _unknown(self, name: str) -> InvalidInput:
-        text = "must be ones that this agent has and has not retired"
-        return InvalidInput(f"actions {text}, got actions={name!r}")
+
+def not_offered(index: int, name: str) -> InvalidInput:
+    """The error for the action of this index among those that a caller named."""
+    text = "must be one that this agent has and has not retired"
+    return InvalidInput(f"{place('actions', index)} {text}, got {name!r}")
 
 
 def as_arms(
@@ -151,7 +156,10 @@ def _texts(names: object, *, different: bool = True) -> list[str]:
     given: list[Any] = list(names) if several else []  # type: ignore[call-overload]
     texts = set(map(type, given)) <= {str} or all(isinstance(name, str) for name in given)
     if not (several and texts and all(given)):
-        raise InvalidInput("actions must be a list of names, which are strings that are not empty")
-    same = not different or len(set(given)) == len(given)
-    require(same, "actions", "must have different names", f"{len(given)} names")
+        text = "actions must be a list of names, which are strings that are not empty"
+        odd = [index for index, name in enumerate(given) if not (isinstance(name, str) and name)][:1]
+        kind = f"{kind_of(given[odd[0]])} as {place('actions', odd[0])}" if odd else kind_of(names)
+        raise InvalidInput(f"{text}, got {kind}")
+    if different:
+        require_different(given, "actions", "must have different names")
     return given

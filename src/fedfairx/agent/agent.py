@@ -47,6 +47,7 @@ from fedfairx.agent.validation import (
     as_rewards,
     as_sound_contexts,
     check_privatizer,
+    in_block,
     is_whole,
 )
 from fedfairx.core.merit import Merit
@@ -567,10 +568,13 @@ class Agent:
                 if names is not None:
                     called = [None if each is None else as_names(each, blocks.shape[1]) for each in called]
             elif actions is None:
-                parts = [
-                    self._arms(names=given, **(block if _is_request(block) else {"contexts": block}))
-                    for block, given in zip(blocks, called, strict=True)
-                ]
+                parts = []
+                for index, (block, given) in enumerate(zip(blocks, called, strict=True)):
+                    asked = block if _is_request(block) else {"contexts": block}
+                    try:
+                        parts.append(self._arms(names=given, **asked))
+                    except InvalidInput as error:
+                        raise in_block(index, error) from None
                 blocks = as_blocks([rows for rows, _, _ in parts], self.dimension)
                 called = [each for _, each, _ in parts]
                 counted = [each for *_, each in parts if each is not None]

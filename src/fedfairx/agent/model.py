@@ -27,8 +27,9 @@ from fedfairx.agent.half_life import Aging
 from fedfairx.agent.options import Options
 from fedfairx.agent.reward_limits import RewardLimits
 from fedfairx.agent.slots import Slate, as_array
-from fedfairx.agent.validation import FLOAT, check_definite, not_finite
+from fedfairx.agent.validation import FLOAT, check_definite
 from fedfairx.core.agent_kernels import (
+    LARGEST,
     AgentMemory,
     decide_among_arms,
     decide_by_posterior,
@@ -50,7 +51,7 @@ from fedfairx.core.statistics import diagonal_entries, embedded, packed_size, un
 from fedfairx.features import Schema
 from fedfairx.lanes.rows import size_of, zeros
 from fedfairx.privacy import NonPrivateSums
-from fedfairx.util.arrays import Array
+from fedfairx.util.arrays import Array, not_finite
 
 MOST_WORKSPACES = 64  # that are kept, one for each number of arms
 
@@ -166,7 +167,7 @@ class Model:
                 more = self._is_diagonal(), values, uniform, learner.quadrature
                 action = decide_among_arms(rows, dimension, memory, *more)
         if action < 0:
-            raise not_finite(rows)
+            raise not_finite("contexts", rows, LARGEST)
         return action
 
     def draw_together(self, contexts: Array, values: Array, uniforms: Array) -> list[int]:
@@ -202,7 +203,7 @@ class Model:
                 more = v, work, values, uniform, learner.quadrature
                 done = decide_slate_among_arms(rows, self.dimension, memory, self._is_diagonal(), *more)
         if done < 0:
-            raise not_finite(rows)
+            raise not_finite("contexts", rows, LARGEST)
         drawn: list[int] = shown.tolist()
         return drawn
 

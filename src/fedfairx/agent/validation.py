@@ -18,7 +18,8 @@ from fedfairx.core.statistics import packed_size, unpack
 from fedfairx.errors import InvalidInput, MessageRefused, OlderCopy, require
 from fedfairx.privacy import Guarantee, NonPrivateSums, Privatizer, Release
 from fedfairx.privacy.privatizers.consecutive import require_same_neighbours
-from fedfairx.util.arrays import Array, as_floats
+from fedfairx.util.arrays import Array, as_floats, not_finite, not_numbers
+from fedfairx.util.places import inside, place
 
 FLOAT = np.dtype(np.float64)  # a singleton: `is` is faster than ==
 
@@ -31,9 +32,7 @@ def as_contexts(contexts: ArrayLike, dimension: int) -> Array:
             return contexts
     rows = as_floats(contexts)
     if rows is None:
-        raise InvalidInput(
-            f"contexts must be a (K, d) array of numbers, got something else{_first_odd_row(contexts)}"
-        )
+        raise not_numbers("contexts", contexts)
     if rows.ndim != 2 or rows.shape[0] < 1 or rows.shape[1] != dimension:
         raise InvalidInput(
             f"contexts must have shape (K, {dimension}) with K >= 1, got contexts=array of shape {rows.shape}"
@@ -42,20 +41,11 @@ def as_contexts(contexts: ArrayLike, dimension: int) -> Array:
     return rows if rows.flags.carray else rows.copy()
 
 
-def not_finite(rows: Array) -> InvalidInput:
-    """The error for contexts that are not finite or exceed `LARGEST`; it names the first such row."""
-    row = int((~(np.abs(rows) <= LARGEST)).any(axis=1).argmax())
-    return InvalidInput(
-        f"contexts must be finite and at most {LARGEST:g} in size, "
-        f"got contexts=array of shape {rows.shape} with NaN, infinity or more in row {row}"
-    )
-
-
 def as_sound_contexts(contexts: ArrayLike, dimension: int) -> Array:
     """`as_contexts`, checked to be finite, for callers that need to know before compiled code runs."""
     rows = as_contexts(contexts, dimension)
     if not (np.abs(rows) <= LARGEST).all():
-        raise not_finite(rows)
+        raise not_finite("contexts", rows, LARGEST)
     return rows
 
 
@@ -70,14 +60,26 @@ def as_blocks(blocks: Sequence[ArrayLike] | Array, dimension: int) -> list[Array
     if is_whole(blocks, dimension):
         whole = np.ascontiguousarray(blocks)
     else:
-        rows = [as_contexts(block, dimension) for block in blocks]
+        rows = []
+        for index, block in enumerate(blocks):
+            try:
+                rows.append(as_sound_contexts(block, dimension))
+            except InvalidInput as error:
+                raise in_block(index, error) from None
         if len({each.shape for each in rows}) != 1:
-            return [as_sound_contexts(each, dimension) for each in rows]
+            return rows
         whole = np.array(rows)
-    sound = np.abs(whole) <= LARGEST
-    if not sound.all():
-        raise not_finite(whole[int(sound.all(axis=(1, 2)).argmin())])
+    if not (np.abs(whole) <= LARGEST).all():
+        raise not_finite("contexts", whole, LARGEST)
     return whole if whole.flags.carray else whole.copy()
+
+
+def in_block(index: int, error: InvalidInput) -> InvalidInput:
+    """The error of one of several decisions, whose contexts or actions are `contexts[index]`."""
+    outer, text = place("contexts", index), str(error)
+    if text.startswith("contexts"):
+        return InvalidInput(f"{outer}{text.removeprefix('contexts')}")
+    return inside(outer, error)
 
 
 def as_names(names: Sequence[str], arms: int) -> list[str]:
@@ -101,19 +103,6 @@ def as_baseline(given: object, arms: int, weights: Weights) -> int | list[int]:
         text = f"must be a list of {slots} different rows, one for each slot, from 0 to {arms - 1}"
     require(fits and len(set(rows)) == slots, "baseline", text, given)
     return [int(row) for row in rows] if several else int(rows[0])
-
-
-def _first_odd_row(contexts: Any) -> str:
-    """Name the first row that is not a list of numbers, or has another length than the row before."""
-    if not isinstance(contexts, list | tuple | np.ndarray):
-        return ""
-    length: int | None = None
-    for index, row in enumerate(contexts):
-        numbers = as_floats(row)
-        if numbers is None or numbers.ndim != 1 or numbers.size != (length or numbers.size):
-            return f" in row {index}"
-        length = numbers.size
-    return ""
 
 
 def as_reward(reward: float) -> float:

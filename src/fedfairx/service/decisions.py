@@ -7,15 +7,16 @@ what the agent drew: one action, or a list of them in the order of slots.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 import numpy as np
 from msgspec import UNSET
 
+from fedfairx.agent.actions import not_offered
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.decision import Decision
 from fedfairx.core.json_numbers import read_matrices
@@ -29,6 +30,7 @@ from fedfairx.service.schemas import Action, DecisionRequest
 from fedfairx.service.settings import Settings
 from fedfairx.storage.records import DecisionNote, StoredDecision, StoredSlot
 from fedfairx.util.arrays import Array
+from fedfairx.util.places import inside, kind_of, place, require_different
 
 
 class DecisionInput(msgspec.Struct, frozen=True):  # made in a tenth of the time of a frozen dataclass
@@ -102,6 +104,21 @@ def parse_plain(
     return features.of_numbers(rows)
 
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def of_each(items: Iterable[Item], step: Callable[[Item], Result], *, batch: bool) -> list[Result]:
+    """The step's result for each decision of a request; in a batch, an error has the decision's place."""
+    results = []
+    for index, item in enumerate(items):
+        try:
+            results.append(step(item))
+        except InvalidInput as error:
+            raise (inside(place("decisions", index), error) if batch else error) from None
+    return results
+
+
 def parse_request(
     request: DecisionRequest, features: FeatureTable | None, settings: Settings, own: Weights, *, fixed: bool
 ) -> DecisionInput | AmongAll:
@@ -118,14 +135,17 @@ def parse_request(
     if features is None:
         return _parse_names(request, settings.max_actions, slots)
     if (request.actions is None) == (request.contexts is None):
-        raise InvalidInput("either actions or contexts must be given")
+        which = "neither" if request.actions is None else "both"
+        raise InvalidInput(f"actions or contexts must be given, one of them, got {which}")
     if request.contexts is not None:
         encoded = features.encode(request.contexts, request.context, CONTEXTS)
         return _input(request, encoded, None, None, slots)
     actions, rows = [], []
     for index, action in enumerate(request.actions or ()):
         if isinstance(action, str) or action.features is None:
-            raise InvalidInput(f"actions[{index}] must have features: this service decides by them")
+            raise InvalidInput(
+                f"{place('actions', index, 'features')} must be given: this service decides by them"
+            )
         actions.append(action)
         rows.append(action.features)
     return _input(request, features.encode(rows, request.context, "actions"), *_named(actions), slots)
@@ -178,7 +198,7 @@ def _parse_names(request: DecisionRequest, most: int, slots: Weights) -> Decisio
     actions = [Action(one) if isinstance(one, str) else one for one in request.actions]
     for index, action in enumerate(actions):
         if action.features is not None:
-            raise InvalidInput(f"actions[{index}].features {without}")
+            raise InvalidInput(f"{place('actions', index, 'features')} {without}")
     return _input(request, None, *_named(actions), slots)
 
 
@@ -206,17 +226,25 @@ def _input(
     """The input from checked actions; a row that loses its position to excluded ones gets it as its name."""
     contexts = None if encoded is None else encoded.contexts
     count = len(ids or ()) if contexts is None else len(contexts)
-    require(len(set(ids or ())) == len(ids or ()), "actions", "must have different ids", f"{count} actions")
+    if ids is not None:
+        require_different(ids, "actions", "must have different ids")
     if not request.excluded and request.baseline is None:
         _check_slots(slots, count)
         return DecisionInput(contexts, range(count), count, ids, ids, groups, None, encoded, slots)
     places = {name: row for row, name in enumerate(ids or ())}
-    baseline = [_place(one, ids, places, count, "baseline") for one in _baseline(request)]
+    several = isinstance(request.baseline, list)
+    baseline = [
+        _place(one, ids, places, count, place("baseline", *([index] if several else [])))
+        for index, one in enumerate(_baseline(request))
+    ]
     if not request.excluded:
         _check_slots(slots, count)
         wanted = _in_slots(baseline, slots)
         return DecisionInput(contexts, range(count), count, ids, ids, groups, wanted, encoded, slots)
-    excluded = {_place(one, ids, places, count, "excluded") for one in request.excluded}
+    excluded = {
+        _place(one, ids, places, count, place("excluded", index))
+        for index, one in enumerate(request.excluded)
+    }
     rows = [row for row in range(count) if row not in excluded]
     require(bool(rows), "excluded", "must leave an action", f"{len(excluded)} of {count}")
     if not excluded.isdisjoint(baseline):
@@ -243,10 +271,11 @@ def _place(one: str | int, ids: list[str] | None, places: dict[str, int], count:
     """The row of an action: by id if actions have ids, else by number."""
     if ids is None:
         if not isinstance(one, int) or one >= count:
-            raise InvalidInput(f"{where} must be a row of contexts, from 0 to {count - 1}")
+            text = f"must be a row of contexts, from 0 to {count - 1}"
+            raise InvalidInput(f"{where} {text}, got {one if isinstance(one, int) else kind_of(one)}")
         return one
     if one not in places:
-        raise InvalidInput(f"{where} must be the id of one of the {count} actions")
+        raise InvalidInput(f"{where} must be the id of one of the {count} actions, got {one!r}")
     return places[str(one)]
 
 
@@ -298,15 +327,21 @@ def decide(
     keys: Sequence[str | None],
     digest: str | None,
     settings: Settings,
+    *,
+    batch: bool = False,
 ) -> list[schemas.DecisionMade]:
     """Make the decisions of one request; if the first key is taken, nothing has happened."""
     version = agent.model_version
-    ready = [
-        asked.among(agent.actions, agent.all_actions) if isinstance(asked, AmongAll) else asked
-        for asked in inputs
-    ]
-    if len(ready) > 1:  # a later one must not be refused after the first was made
-        _check_active(ready, agent)
+    active, known = agent.actions, agent.all_actions
+    ready = of_each(
+        inputs,
+        lambda asked: asked.among(active, known) if isinstance(asked, AmongAll) else asked,
+        batch=batch,
+    )
+    # A later one must not be refused after the first was made, and an agent does not see excluded actions.
+    if batch or len(ready[0].rows) != ready[0].actions:
+        offered = frozenset(active)
+        of_each(ready, lambda asked: _check_offered(asked, offered), batch=batch)
     notes = [
         DecisionNote(
             key=key,
@@ -348,15 +383,12 @@ def _draw(agent: Agent, ready: Sequence[DecisionInput], notes: Sequence[Decision
     ]
 
 
-def _check_active(ready: Sequence[DecisionInput], agent: Agent) -> None:
+def _check_offered(asked: DecisionInput, offered: Collection[str]) -> None:
     """Refuse actions without features that the agent has not, or no longer offers."""
-    active: Collection[str] | None = None
-    for asked in ready:
-        if asked.contexts is None:
-            active = active or set(agent.actions)
-            for name in asked.names or ():
-                text = "must be ones that this agent has and has not retired"
-                require(name in active, "actions", text, name)
+    if asked.contexts is None:
+        for row, name in zip(asked.rows, asked.names or (), strict=True):
+            if name not in offered:
+                raise not_offered(row, name)
 
 
 def _draw_mode(settings: Settings) -> str:

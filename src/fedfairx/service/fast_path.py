@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fedfairx.service.logs import HEADER, REQUEST_ID, id_of
-from fedfairx.service.problems import ProblemError
+from fedfairx.service.problems import ProblemError, about
 
 Decoded = TypeVar("Decoded")
 JSON = "application/json"
@@ -97,6 +97,8 @@ def decode(body: bytes, kind: type[Decoded]) -> Decoded:
     decoder = DECODERS.get(kind) or DECODERS.setdefault(kind, msgspec.json.Decoder(kind))
     try:
         value: Decoded = decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise ProblemError("invalid", about(error, body)) from None
     except RecursionError:
         raise ProblemError("malformed", "The body is nested too deeply.") from None
     except UnicodeDecodeError:

@@ -11,6 +11,7 @@ import numpy as np
 from fedfairx.errors import InvalidInput
 from fedfairx.features import Encoded, Schema
 from fedfairx.util.arrays import Array
+from fedfairx.util.places import kind_of, place
 
 CONTEXTS = "contexts"  # the field of a request whose numbers were checked when it was read
 
@@ -26,15 +27,16 @@ class FeatureTable:
 
     def encode(self, rows: Sequence[Any], context: Mapping[str, Any] | None, where: str) -> Encoded:
         """The agent's (K, d) contexts of these rows, and what was clipped or unknown."""
+        part = () if where == CONTEXTS else ("features",)
         if self._schema is not None:
-            return self._schema.encode(rows, context)
+            return self._schema.encode(rows, context, where=(where, *part))
         if context is not None:
             raise InvalidInput("context must be left out: this service has no named features")
         lists = where == CONTEXTS or set(map(type, rows)) == {list}
         if not lists or set(map(len, rows)) != {self.given}:
-            raise self._odd(rows, where)
+            raise self._odd(rows, where, part)
         if where != CONTEXTS and set(map(type, chain.from_iterable(rows))) != {float}:
-            raise InvalidInput(f"{where} must have numbers: this service has no named features")
+            raise self._odd(rows, where, part)
         numbers = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * self.given)
         made = self.of_numbers(numbers.reshape(len(rows), self.given))
         assert made is not None
@@ -46,12 +48,17 @@ class FeatureTable:
             return None
         return np.concatenate([rows, np.ones((*rows.shape[:-1], 1))], axis=-1) if self._intercept else rows
 
-    def _odd(self, rows: Sequence[Any], where: str) -> InvalidInput:
+    def _odd(self, rows: Sequence[Any], where: str, part: tuple[str, ...]) -> InvalidInput:
         """The error for the first row that is not as many numbers as needed."""
         for index, row in enumerate(rows):
+            at = place(where, index, *part)
             if isinstance(row, Mapping):
                 text = f"must be a list of {self.given} numbers: this service has no named features"
-                return InvalidInput(f"{where}[{index}].features {text}")
+                return InvalidInput(f"{at} {text}")
             if len(row) != self.given:
-                return InvalidInput(f"{where}[{index}] must be {self.given} numbers, got {len(row)} of them")
+                return InvalidInput(f"{at} must be {self.given} numbers, got {len(row)} of them")
+            for column, value in enumerate(row):
+                if type(value) is not float:
+                    text = f"must be a number: this service has no named features, got {kind_of(value)}"
+                    return InvalidInput(f"{place(where, index, *part, column)} {text}")
         return InvalidInput(f"{where} must be at least one, got 0")

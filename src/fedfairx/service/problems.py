@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import traceback
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -26,6 +27,7 @@ from fedfairx.errors import (
 )
 from fedfairx.service import schemas
 from fedfairx.service.logs import REQUEST_ID
+from fedfairx.util.places import is_plain, place
 
 MEDIA_TYPE = "application/problem+json"
 LOG = logging.getLogger("fedfairx.service")
@@ -104,7 +106,7 @@ def problem_of(error: Exception) -> ProblemError:
         kind = {404: "not-found", 405: "method"}.get(error.status_code, "invalid")
         return ProblemError(kind, f"{error.detail}.", dict(error.headers or {}))
     if isinstance(error, msgspec.ValidationError):
-        return ProblemError("invalid", _about(str(error)))
+        return ProblemError("invalid", about(error))
     if isinstance(error, msgspec.DecodeError):
         return ProblemError("malformed", "The body can't be read as JSON.")
     if isinstance(error, UnknownDecision):
@@ -130,9 +132,59 @@ def _unforeseen(error: Exception) -> ProblemError:
     return ProblemError("internal", "Nothing was acknowledged.")
 
 
-def _about(text: str) -> str:
-    """msgspec's text, which names types and fields; an unknown field only if it looks like a name."""
-    found = re.search(r"unknown field `(.*)`(?= - at|$)", text, re.DOTALL)
-    if found and not re.fullmatch(r"[A-Za-z_]{1,40}", found[1]):
-        text = text.replace(found[0], "an unknown field")
-    return f"{text}."
+def about(error: msgspec.ValidationError, body: bytes = b"") -> str:
+    """What msgspec refuses, as other errors say it: the place, the rule and the kind of value.
+
+    body: in which the name of a feature is looked up, which msgspec leaves out.
+    """
+    whole = str(error)
+    unknown = "contains unknown field" in whole
+    found = (_UNKNOWN if unknown else _AT).fullmatch(whole)
+    if found is None:
+        return "The body must have no unknown field, got one whose name is not shown."
+    text, path = found[1], found[2] or ""
+    if unknown:
+        return f"{place(*filter(None, (path, text)))} must be left out: it is an unknown field."
+    if path.endswith(_NAMELESS):
+        path = _with_name(path.removesuffix(_NAMELESS), body)
+    missing = re.search(r"missing required field `(\w+)`$", text)
+    if missing:
+        return f"{place(*filter(None, (path, missing[1])))} must be given."
+    if text.startswith("Invalid enum value"):  # which it has
+        text = "Expected one of the values that /v1/openapi.json lists"
+    rule = re.sub(r"`([a-z| ]+)`", lambda match: _words(match[1]), text).replace("Expected", "must be", 1)
+    return f"{path or 'The body'} {rule}."
+
+
+_AT = re.compile(r"(.*?)(?: - at (?:`key` in )?`\$\.?(.*)`)?", re.DOTALL)
+_UNKNOWN = re.compile(r"Object contains unknown field `([^\W\d][\w-]{0,39})`(?: - at `\$\.?(.*)`)?")
+_NAMELESS = "[...]"
+_OF = {"features": schemas.Values, "context": schemas.Values, "rewards": schemas.Rewards}  # their types
+_WORDS = {
+    "bool": "a boolean",
+    "int": "an integer",
+    "float": "a number",
+    "str": "a string",
+    "array": "a list",
+    "object": "an object",
+}
+
+
+def _words(kinds: str) -> str:
+    return " or ".join(_WORDS.get(kind, kind) for kind in kinds.split(" | "))
+
+
+def _with_name(path: str, body: bytes) -> str:
+    """The place of the first value that is refused among those by name at this place of a body."""
+    try:
+        values: Any = msgspec.json.decode(body)
+        for key in re.findall(r"\w+", path):
+            values = values[int(key) if key.isdecimal() else key]
+    except (msgspec.DecodeError, LookupError, TypeError):
+        return path
+    for name, value in values.items():
+        try:
+            msgspec.convert({name: value}, _OF[path.rpartition(".")[2]])
+        except msgspec.ValidationError:
+            return place(path, name) if is_plain(name) else path
+    return path

@@ -146,7 +146,7 @@ class ServedAgent:
         digest = None if wish is None else wish.digest
         try:
             made = await self.write(
-                lambda agent: decisions.decide(agent, asked, keys, digest, settings), short=short
+                lambda agent: decisions.decide(agent, asked, keys, digest, settings, batch=batch), short=short
             )
         except KeyTaken:
             assert wish is not None
@@ -173,7 +173,11 @@ class ServedAgent:
         else:
             requests = [decode(body, schemas.DecisionRequest)]
         fixed = self.fixed_slots
-        return [decisions.parse_request(one, features, settings, slots, fixed=fixed) for one in requests]
+        return decisions.of_each(
+            requests,
+            lambda one: decisions.parse_request(one, features, settings, slots, fixed=fixed),
+            batch=batch,
+        )
 
     def _count(self, features: Iterable[Encoded | None], made: Iterable[schemas.DecisionMade]) -> None:
         for encoded in features:
