@@ -155,6 +155,7 @@ class Schema:
         the other; one number twice is its square. By default each shared feature with each other one: without
         a product, a shared feature adds the same to all actions.
     intercept: whether there is a constant column, so that rewards need not be 0 where all features are.
+        Without it, adding the same number to all rewards changes shares.
     before: the earlier version that this one appends to; `extend` sets it.
 
     A column is divided by the largest norm that a context can have: √T with T terms, one for each feature,

@@ -374,3 +374,29 @@ def test_an_agent_without_a_schema_is_told_one_once(tmp_path: Path) -> None:
         assert not store_feature_schema(agent.journal, {"features": [], "intercept": True})
     with pytest.raises(InvalidInput, match="schema must be left out"):
         ffx.Agent.open(noted, schema=two)
+
+
+def test_a_shift_of_all_rewards_changes_shares_only_without_an_intercept() -> None:
+    """Rewards 0.3 + 0.4 a - 0.2 b, or 3 more, and 300 of them; half the absolute change of shares."""
+    probes = np.random.default_rng(1).random((50, 5, 2)).tolist()
+    moved = {}
+    for intercept in (True, False):
+        schema, policies = Schema({"a": (0, 1), "b": (0, 1)}, intercept=intercept), []
+        for shift in (0.0, 3.0):
+            agent, rng = (
+                ffx.Agent(schema=schema, reward_range=(shift, 1 + shift), seed=0),
+                np.random.default_rng(0),
+            )
+            for _ in range(300):
+                rows = rng.random((5, 2))
+                made = agent.decide(rows_of(rows))
+                mean = 0.3 + 0.4 * rows[made.action, 0] - 0.2 * rows[made.action, 1]
+                agent.observe(made, reward=shift + float(np.clip(rng.normal(mean, 0.1), 0, 1)))
+            policies.append(np.array([agent.policy(rows_of(probe)) for probe in probes]))
+        moved[intercept] = 0.5 * np.abs(policies[0] - policies[1]).sum(axis=1).mean()
+    assert moved[True] < 0.02
+    assert moved[False] > 0.3
+
+
+def rows_of(rows: Any) -> list[dict[str, float]]:
+    return [{"a": float(a), "b": float(b)} for a, b in rows]

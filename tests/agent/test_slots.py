@@ -486,3 +486,35 @@ def test_rewards_of_several_decisions(durable: bool, tmp_path: Path) -> None:
     twin.learn(rows, [0.5, 1.0, 0.0, 1.0, 0.25], weights=[1.0, 1.0, 0.5, 1.0, 1.0])
     np.testing.assert_allclose(agent.estimate, twin.estimate, rtol=1e-12)
     agent.close()
+
+
+def test_a_range_without_zero_is_refused_where_weights_multiply_rewards() -> None:
+    """Ratings from 1 to 5 in slots of weights 1 and 0.5: an expected 3 was learnt as 3.66."""
+    text = r"reward_range must contain 0 .*got reward_range=\(1.0, 5.0\); give rewards less 1, and .*\(0, 4\)"
+    with pytest.raises(InvalidInput, match=text):
+        ffx.Agent(actions=["a", "b", "c"], slots=[1.0, 0.5], reward_range=(1, 5))
+    with pytest.raises(InvalidInput, match=r"give rewards less -1, and reward_range=\(-4, 0\)"):
+        ffx.Options(slots=(0.5,), reward_range=(-5, -1))
+    rated = ffx.Agent(actions=["a", "b", "c"], slots=2, reward_range=(1, 5), seed=0)
+    for refused in (
+        lambda: rated.decide(slots=[1.0, 0.5]),
+        lambda: rated.decide_many([None, None], slots=[1.0, 0.5]),
+        lambda: rated.policy(slots=[1.0, 0.5]),
+        lambda: rated.learn(["a", "b"], [3.0, 2.0], weights=[1.0, 0.5]),
+    ):
+        with pytest.raises(InvalidInput, match="reward_range must contain 0"):
+            refused()
+    rated.observe(rated.decide(slots=2), rewards=[3.0, 2.0])
+    rated.learn(["a"], [3.0], weights=[1.0])
+    assert rated.observed == 3
+    ffx.Options(slots=(1.0, 0.5), reward_range=(-1, 1))
+
+
+def test_rewards_less_their_least_are_learnt_in_weighted_slots() -> None:
+    """Each of three has an expected rating of 3, which a visitor who does not look makes the least, 1."""
+    weights, rng = np.array([1.0, 0.5]), np.random.default_rng(0)
+    agent = ffx.Agent(actions=["a", "b", "c"], slots=weights, reward_range=(0, 4), seed=0)
+    for _ in range(3000):
+        made, looks = agent.decide(), rng.random(2) < weights
+        agent.observe(made, rewards=np.where(looks, rng.integers(1, 6, 2) - 1.0, 0.0).tolist())
+    assert agent.estimate + 1.0 == pytest.approx([3.0, 3.0, 3.0], abs=0.15)  # 3 sds of an estimate are 0.14

@@ -31,6 +31,7 @@ from fedfairx.agent.model import Model
 from fedfairx.agent.options import PLAIN, WHERE_SECURE, Keywords, Options
 from fedfairx.agent.partners import Partners
 from fedfairx.agent.persistence import AgentStore, find_store, make_store
+from fedfairx.agent.reward_limits import check_weights
 from fedfairx.agent.settings import AgentSettings, plain_value, read_value
 from fedfairx.agent.slots import Rewards, Slate, are_several, as_row_weights
 from fedfairx.agent.state import MOST, AgentState, Parts, Waiting, waiting_decision
@@ -442,6 +443,7 @@ class Agent:
         if fixed and weights != self._slots[: len(weights)]:
             text = f"must be those of the options, {self._slots}, or the first of them"
             raise InvalidInput(f"slots {text}: its privacy and its terms are for these, got {slots=}")
+        check_weights(weights, self.options.reward_range)
         return weights
 
     def _arms(
@@ -954,6 +956,8 @@ class Agent:
         values = as_rewards(rewards, len(rows), self._reward)
         whose = as_persons(persons, len(rows))
         each = None if weights is None else as_row_weights(weights, len(rows))
+        if each is not None:
+            check_weights(each, self.options.reward_range)
         text = "must be 1 to learn a log privately: which of its rows are one decision is not known"
         known = not self.private or (each is None and self._slots is ONE)
         require(known, "slots", text, len(self._slots))

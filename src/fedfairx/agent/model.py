@@ -247,7 +247,9 @@ class Model:
         if self.actions is not None:
             name = made.name if slate is None or slate.names is None else slate.names[slot]
             arm = self.actions.number(str(name))
-            growth = learn_arm(memory, self.dimension, arm, weight, self.limits.clipped(value))
+            # One that is not private refuses rewards instead, and a replay takes what it has taken.
+            learnt = self.limits.clipped(value) if sums is None else value
+            growth = learn_arm(memory, self.dimension, arm, weight, learnt)
             if sums is not None:
                 sums.add_arm(arm, weight, value)
         elif sums is None:

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypedDict, Unpack, cast
 from fedfairx.agent.algorithms import ALGORITHMS, SOLVERS, Algorithm
 from fedfairx.agent.algorithms import algorithm as find_algorithm
 from fedfairx.agent.half_life import NOT_PRIVATE, HalfLife, as_half_life
-from fedfairx.agent.reward_limits import as_reward_range
+from fedfairx.agent.reward_limits import as_reward_range, check_weights
 from fedfairx.agent.schedules import SCHEDULES, Plan, Schedule
 from fedfairx.agent.schedules import schedule as find_schedule
 from fedfairx.core.confidence import Confidence
@@ -83,7 +83,8 @@ class Options:
     merit: what a reward is worth, one of `fedfairx.merit`; by default an arm that is better by 7 % of the
         reward range gets twice the share.
     schedule: when agents share, instead of the algorithm's own: a name or a `Schedule`.
-    reward_range: (low, high) of all rewards, if known; it sets the default prior.
+    reward_range: (low, high) of all rewards, if known; it sets the default prior. Where slots have weights
+        it must contain 0.
     prior: what is believed before the first reward, for every rule but "optimism".
     minimum_share: the least share of every arm, in [0, 1).
     slots: how many actions a decision shows, or the weight of every slot; 1 by default.
@@ -152,7 +153,9 @@ class Options:
         least = self.minimum_share
         share = isinstance(least, int | float) and 0 <= least < 1
         require(share, "minimum_share", "must be in [0, 1)", least)
-        object.__setattr__(self, "slots", as_weights(self.slots))
+        weights = as_weights(self.slots)
+        object.__setattr__(self, "slots", weights)
+        check_weights(weights, self.reward_range)
         fits = self.bounds is None or self.bounds.slots in (ONE, self.slots)
         require(fits, "bounds", "must leave slots to the options", self.bounds, "give slots")
         self._check_partners()

@@ -1,14 +1,17 @@
 """Which rewards an agent accepts: those in its reward range or, without a range, those of plausible size.
 
 One absurd reward would ruin the model for good. Without a range a reward may be `FIRST` times as large as the
-agent expects and, from 32 rewards on, `USUAL` times their root mean square, if that is more. A private agent
-accepts any reward, because a refusal would show in the public count: here it clips what it learns from, and
-its privatizer clips what it sends.
+agent expects and, from 32 rewards on, `USUAL` times their root mean square. That follows them down as well as
+up: rewards that become a hundred times as large are accepted, and one of 800 times the usual size is not. It
+stays at `LEAST` times what the agent expects: where most rewards are 0, a rare 1 is no mistake. A private
+agent accepts any reward, because a refusal would show in the public count: here it clips what it learns from,
+and its privatizer clips what it sends.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from fedfairx.agent.input_warnings import warn_caller
 from fedfairx.core.agent_kernels import LARGEST
@@ -18,7 +21,8 @@ from fedfairx.core.posterior import Prior
 from fedfairx.errors import InvalidInput, ScaleWarning, require
 
 FIRST = 1000.0
-USUAL = 100.0
+USUAL = 300.0
+LEAST = 100.0
 ENOUGH = 20  # rewards before their size counts; it is checked after 32, 64, …
 MUCH_LARGER, MUCH_SMALLER = 4.0, 0.1  # ratios to the expected root mean square
 
@@ -36,8 +40,22 @@ def as_reward_range(given: object) -> Range | None:
     return low, high
 
 
+def check_weights(weights: Iterable[float], reward_range: Range | None) -> None:
+    """Refuse a range without 0 where the weights of slots are not all 1.
+
+    A weight multiplies the expected reward, so that 0 is the reward of an action that nobody looked at.
+    """
+    if reward_range is None or reward_range[0] <= 0.0 <= reward_range[1]:
+        return
+    text = "must contain 0 where slots have weights, which multiply rewards: 0 is what nobody looked at"
+    low, high = reward_range
+    near = low if low > 0.0 else high
+    remedy = f"give rewards less {near:g}, and reward_range=({low - near:g}, {high - near:g})"
+    require(all(weight == 1.0 for weight in weights), "reward_range", text, reward_range, remedy)
+
+
 class RewardLimits:
-    """Rewards from `low` to `high` are accepted; `look` widens the limits and notes an unexpected size."""
+    """Rewards from `low` to `high` are accepted; `look` adapts the limits and notes an unexpected size."""
 
     def __init__(self, expects: Prior | Confidence, reward_range: Range | None) -> None:
         self._range, self._said = reward_range, reward_range is not None
@@ -50,7 +68,8 @@ class RewardLimits:
         else:
             self._sizes, self._centre = (expects.parameter_norm, expects.noise_sd), 0.0
         self.low = self.high = 0.0
-        self.set_largest(min(FIRST * (self._centre + math.hypot(*self._sizes)), LARGEST))
+        self._expected = self._centre + math.hypot(*self._sizes)
+        self.set_largest(min(FIRST * self._expected, LARGEST))
 
     def set_largest(self, size: float) -> None:
         """Accept rewards up to this size, unless there is a range."""
@@ -88,7 +107,7 @@ class RewardLimits:
         if self._range is not None or observed < ENOUGH:
             return
         size = math.sqrt(squares / observed)
-        self.set_largest(min(max(self.high, USUAL * size), LARGEST))
+        self.set_largest(min(max(USUAL * size, LEAST * self._expected), LARGEST))
         sd, noise_sd = self._sizes
         expected = self._centre + math.hypot(sd * math.sqrt(context_squares / observed), noise_sd)
         if self._said or MUCH_SMALLER * expected <= size <= MUCH_LARGER * expected:

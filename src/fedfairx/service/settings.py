@@ -82,7 +82,8 @@ class Settings:
     shared: names of the features that all actions of a decision share, and that a request has once.
     products: pairs of features that are multiplied, as price:city; none for none of them (default: each
         shared feature with each other one).
-    intercept: add a constant, so that rewards need not be 0 where features are.
+    intercept: add a constant, so that rewards need not be 0 where features are; without it, adding the same
+        number to all rewards changes shares.
     rule: how shares are computed.
     reward_range: between which numbers rewards lie, as 1:5; sets the defaults of merit, prior and noise_sd.
     merit: what a reward is worth, as doubling:0.1; if not given, 7 % of the reward range doubles the share.
