@@ -1,7 +1,8 @@
 """Whether joining hurts anyone: live agents that join late, differ, drift apart or have little traffic.
 
 Each member releases and absorbs by its own count of rewards, as services do. For each world it prints the
-fairness regret of members over the same members alone, mean over seeds: the worst member and the mean.
+fairness regret of members over the same members alone, mean over seeds: the mean of members and the worst,
+and the worst also over the first 100 and 1 000 rounds.
 
     python benchmarks/joining.py --quick
     python benchmarks/joining.py --epsilon 2
@@ -22,6 +23,7 @@ from fedfairx.agent.schedules import Geometric, Plan
 from fedfairx.privacy import SimulatedNoise
 
 MEMBERS, ARMS, DIMENSION, ROUNDS, SEEDS = 10, 10, 5, 3000, 20
+POINTS = (100, 1000, ROUNDS)
 STEEPNESS, NOISE_SD = 10.0, 0.1
 SCHEDULE = Geometric(start=1)
 
@@ -107,11 +109,12 @@ def members(seed: int, epsilon: float | None, partners: str) -> list[ffx.Agent]:
 
 
 def play(world: World, epsilon: float | None, partners: str, seed: int) -> np.ndarray:
-    """(members,) fairness regret over the `ROUNDS` that are counted; NaN where a member is not counted."""
+    """(points, members) fairness regret up to the `POINTS` of the rounds that are counted; NaN for members
+    that are not counted."""
     rng = np.random.default_rng(seed)  # contexts, noise and traffic do not depend on partners
     thetas, agents = parameters(world, rng), members(seed, epsilon, partners)
     due = {int(t) for t in SCHEDULE.rounds(Plan(2 * ROUNDS, MEMBERS, DIMENSION))}
-    regret, held = np.zeros(MEMBERS), {}
+    regret, held, found = np.zeros(MEMBERS), {}, []
     for t in range(world.late + ROUNDS):
         if world.drift:
             steps = rng.normal(size=(1 if world.common_drift else MEMBERS, DIMENSION))
@@ -139,11 +142,14 @@ def play(world: World, epsilon: float | None, partners: str, seed: int) -> np.nd
                     for other in agents:
                         if other is not agent and not (world.late and other is not agents[-1]):
                             other.absorb({agent.name: held[agent.name]})
-    return np.where(np.arange(MEMBERS) == MEMBERS - 1, regret, np.nan) if world.late else regret
+        if t + 1 - world.late in POINTS:
+            found.append(regret.copy())
+    last = np.arange(MEMBERS) == MEMBERS - 1
+    return np.where(last, found, np.nan) if world.late else np.array(found)
 
 
 def ratios(world: World, epsilon: float | None, partners: str, seeds: int, pool: object) -> np.ndarray:
-    """(members,) mean regret over seeds, over that alone."""
+    """(points, members) mean regret over seeds, over that alone."""
     run = pool.map  # type: ignore[attr-defined]
     joined = np.array(list(run(partial(play, world, epsilon, partners), range(seeds))))
     alone = np.array(list(run(partial(play, world, None, "none"), range(seeds))))
@@ -161,11 +167,12 @@ def main() -> None:
     args = parser.parse_args()
     seeds = args.seeds or (3 if args.quick else SEEDS)
     ffx.Agent(DIMENSION).decide(np.zeros((2, DIMENSION)))  # compile once, before starting processes
-    print(f"regret over alone, {seeds} seeds, T = {ROUNDS}: {'world':<26}{'mean':>8}{'worst member':>14}")
+    print(f"regret over alone, {seeds} seeds: {'world':<26}{'mean':>8}" + "".join(f"{t:>8}" for t in POINTS))
     with ProcessPoolExecutor(2) as pool:
         for name in args.world or WORLDS:
             found = ratios(WORLDS[name], args.epsilon, args.partners, seeds, pool)
-            print(f"{name:<60}{np.nanmean(found):8.3f}{np.nanmax(found):14.3f}")
+            worst = "".join(f"{each:8.3f}" for each in np.nanmax(found, axis=1))
+            print(f"{name:<52}{np.nanmean(found[-1]):8.3f}{worst}")
             sys.stdout.flush()
 
 

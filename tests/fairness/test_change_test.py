@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize
+from scipy.optimize import minimize, minimize_scalar
 
 from fedfairx.fairness import change_test
-from fedfairx.fairness.change_test import ERROR, MOST_FEATURES, Change, ChangeTest, Stretch, log_evidence
+from fedfairx.fairness.change_test import (
+    ERROR,
+    MOST_FEATURES,
+    Change,
+    ChangeTest,
+    Stretch,
+    log_evidence,
+    single_weights,
+)
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -40,13 +49,13 @@ def test_it_is_the_least_over_all_parameters_of_the_mean_over_ridges(seed: int) 
 
     found = float(log_evidence(sums(slice(s)), sums(slice(s, n)), 0.25)[0])
     logs = []
-    for ridge in change_test._BEFORE:
+    for ridge, other in product(change_test._BEFORE, change_test._AFTER):
 
-        def product(theta: np.ndarray, ridge: float = float(ridge)) -> float:
+        def both(theta: np.ndarray, ridge: float = float(ridge), other: float = float(other)) -> float:
             early = ln_martingale(xs[:s], ys[:s], theta, ridge, 0.25)
-            return early + ln_martingale(xs[s:], ys[s:], theta, change_test._AFTER, 0.25)
+            return early + ln_martingale(xs[s:], ys[s:], theta, other, 0.25)
 
-        logs.append(minimize(product, np.zeros(d), tol=1e-10).fun)
+        logs.append(minimize(both, np.zeros(d), tol=1e-10).fun)
     assert found == pytest.approx(np.logaddexp.reduce(logs) - math.log(len(logs)), rel=1e-4, abs=1e-4)
 
 
@@ -67,7 +76,51 @@ def test_moments_weigh_a_half_a_sixth_a_twelfth() -> None:
         assert test.found.evidence == pytest.approx(largest, rel=1e-7)
 
 
-def test_coordinates_apart_are_the_same_as_together() -> None:
+def test_a_change_of_one_action_has_half_of_the_weight() -> None:
+    """Of three actions, the last of which came later; each alone is a test of one coordinate."""
+    rng = np.random.default_rng(0)
+    grams, moments = rng.random((2, 1, 3, 1, 1)) * 50, rng.normal(size=(2, 1, 3, 1)) * 10
+    before, after = Stretch(grams[0], moments[0]), Stretch(grams[1], moments[1])
+    weights = single_weights(2, 3)
+    assert weights == pytest.approx([1 / 3, 1 / 3, 1 / 6])
+    assert single_weights(2, 5)[:3] == pytest.approx(weights)  # those to come change none
+    assert single_weights(3, 1_000).sum() == pytest.approx(1.0, abs=1e-3)
+    total = 0.0
+    for ridge, other in product(change_test._BEFORE, change_test._AFTER):
+        alone = [
+            math.exp(
+                minimize_scalar(
+                    lambda theta, a=a, r=ridge, o=other: sum(
+                        0.5 * (m[0, a, 0] - g[0, a, 0, 0] * theta) ** 2 / (g[0, a, 0, 0] + lam) / 0.25
+                        - 0.5 * math.log(1 + g[0, a, 0, 0] / lam)
+                        for (g, m), lam in ((before, r), (after, o))
+                    ),
+                    tol=1e-12,
+                ).fun
+            )
+            for a in range(3)
+        ]
+        total += 0.5 * math.prod(alone) + 0.5 * float(weights @ alone)
+    size = change_test._BEFORE.size * change_test._AFTER.size
+    assert log_evidence(before, after, 0.25, weights)[0] == pytest.approx(math.log(total / size), rel=1e-6)
+
+
+def test_one_of_many_actions_is_noticed() -> None:
+    """One of 20 falls from 0.8 to 0.3 after 100 rewards of each; a test of all together finds 0 of 10."""
+    found = []
+    for seed in range(10):
+        rng, test, theta = np.random.default_rng(seed), ChangeTest(0.5, separate=True), np.full(20, 0.8)
+        for batch in range(60):
+            theta[0] = 0.8 if batch < 20 else 0.3
+            xs = np.eye(20)[rng.integers(20, size=100)]
+            test.add(xs, bernoulli(rng, xs, theta))
+        found.append(test.found.alarm)
+    assert sum(found) >= 8
+
+
+def test_coordinates_apart_are_the_same_as_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for the weight of a single one, which only coordinates apart have."""
+    monkeypatch.setattr(change_test, "single_weights", lambda *_: None)
     rng, one, other = np.random.default_rng(0), ChangeTest(0.5), ChangeTest(0.5, separate=True)
     for batch in range(12):
         xs = np.eye(4)[rng.integers(4, size=40)] * rng.choice([1.0, 0.5], (40, 1))

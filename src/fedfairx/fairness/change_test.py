@@ -6,8 +6,9 @@ docs/explanation/exposure-proofs.md has the proof. Rewards come in batches, with
     ln M(θ*) = ½ (b - Gθ*)ᵀ(G + λI)⁻¹(b - Gθ*)/σ² - ½ ln|I + G/λ|
 
 is the logarithm of a supermartingale that starts at 1, and so is the product of that before a moment s and
-that after it. The evidence for a change is a weighted sum over s, and over λ before s, of the product at the
-θ that makes it least.
+that after it. The evidence for a change is a weighted sum over s, and over λ before and after s, of the
+product at the θ that makes it least. Where each reward is of one action, half of the weight is on a change of
+all of them, and half on a change of a single one: else each would have to be paid for, though one changes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ ERROR = 0.01  # the probability, at most, of an alarm if there is no change
 MOST_FEATURES = 200  # beyond, sums at all moments would take too much memory
 #: λ before the change: the best depends on how many rewards came before.
 _BEFORE: Array = np.exp2(4.0 * np.arange(6))
-_AFTER = 4.0  # λ after it: a coordinate of θ changes by about σ/2
+_AFTER: Array = np.array([4.0, 64.0])  # λ after it: a coordinate of θ changes by about σ/2, or σ/8
 _NEAR = 4  # moments that are looked at in each doubling of the distance
 _SHOWN = 1e9  # evidence is not shown beyond
 _ROUNDING = 1e-10  # of the trace, added where matrices may be singular
@@ -86,6 +87,7 @@ class ChangeTest:
         self._separate = separate
         self._total: Stretch | None = None
         self._moments: dict[int, tuple[int, Stretch]] = {}  # by number of batches: rewards, and their sums
+        self._first = 0  # blocks of the first batch
         self._batches = 0
         self._largest = -math.inf  # ln of the largest evidence so far
 
@@ -103,6 +105,8 @@ class ChangeTest:
             }
             self._moments[self._batches] = self.found.rewards, self._total
             batch = Stretch(*(old + new for old, new in zip(self._total, batch, strict=True)))
+        else:
+            self._first = batch.moment.shape[1]
         self._total = batch
         self._batches += 1
         self._look(self.found.rewards + rewards.size)
@@ -130,7 +134,8 @@ class ChangeTest:
             counts, sums = zip(*self._moments.values(), strict=True)
             first = Stretch(*(np.concatenate(part) for part in zip(*sums, strict=True)))
             rest = Stretch(*(all_ - part for all_, part in zip(self._total, first, strict=True)))
-            logs = log_evidence(first, rest, self._variance)
+            weights = single_weights(self._first, first.moment.shape[1]) if self._separate else None
+            logs = log_evidence(first, rest, self._variance, weights)
             logs -= np.log([at * (at + 1.0) for at in self._moments])  # weights that sum to 1
             whole = float(np.logaddexp.reduce(logs))
             if whole > self._largest:
@@ -145,12 +150,29 @@ def _looked_at(at: int, now: int) -> bool:
     return at % apart == 0
 
 
-def log_evidence(before: Stretch, after: Stretch, variance: float) -> Array:
-    """(n,) ln of the mean, over λ before a change, of M before it times M after it, at the worst θ."""
-    early, late = _Quadratic.of(before, _BEFORE), _Quadratic.of(after, np.array([_AFTER]))
-    both = _Quadratic(*(one + two for one, two in zip(early, late, strict=True)))
-    logs = 0.5 * (np.maximum(both.least, 0.0) / variance - both.volume).sum(axis=-1)
-    return np.asarray(np.logaddexp.reduce(logs) - math.log(_BEFORE.size))
+def single_weights(first: int, blocks: int) -> Array:
+    """(blocks,) the weight of a change of each block alone; `first` of them were there from the beginning.
+
+    They sum to at most 1, and stay as they are when others come, as the proof needs.
+    """
+    later = np.arange(1.0, blocks - first + 1.0)
+    return np.concatenate([np.ones(first), 1.0 / (later * (later + 1.0))]) / (first + 1.0)
+
+
+def log_evidence(before: Stretch, after: Stretch, variance: float, weights: Array | None = None) -> Array:
+    """(n,) ln of the mean, over λ before and after a change, of M before it times M after it, at the worst θ.
+
+    weights: (B,) of a change of each block alone; half of the evidence is then for one of these.
+    """
+    early, late = _Quadratic.of(before, _BEFORE), _Quadratic.of(after, _AFTER)
+    pairs = ((one[:, None] + two).reshape(-1, *two.shape[1:]) for one, two in zip(early, late, strict=True))
+    both = _Quadratic(*pairs)
+    logs = 0.5 * (np.maximum(both.least, 0.0) / variance - both.volume)
+    found = logs.sum(axis=-1)
+    if weights is not None:
+        single = np.logaddexp.reduce(logs + np.log(weights), axis=-1)
+        found = np.logaddexp(found, single) - math.log(2.0)
+    return np.asarray(np.logaddexp.reduce(found) - math.log(len(found)))
 
 
 class _Quadratic(NamedTuple):
