@@ -42,7 +42,7 @@ def test_equal_is_equal_to_the_bit() -> None:
 def test_its_repr_shows_no_context_and_no_theta() -> None:
     agent = ffx.Agent(2, seed=0)
     text = repr(agent.decide([[0.123456789, 0.25], [0.5, 0.5]]))
-    assert text.startswith(f"Decision(id='{agent.incarnation}-0', action=")
+    assert text.startswith(f"Decision(id='{agent._origin}-0', action=")
     assert "0.1234" not in text
     assert "theta" not in text
 

@@ -294,7 +294,7 @@ def test_one_of_several_is_closed_and_opened_again(place: str, monkeypatch: pyte
         monkeypatch.setattr(persistence.AgentStore, "_replay", None)
         other.observe(other.decide(contexts(rng)), reward=0.5)
         again = ffx.Agent.open(place, name="b")
-        assert again.incarnation == first.incarnation
+        assert again._origin == first._origin
         assert again.pending == 1
         again.close()
         assert len(list(first.journal.snapshots())) == snapshots  # nothing was new
@@ -304,7 +304,7 @@ def test_one_of_several_is_closed_and_opened_again(place: str, monkeypatch: pyte
             assert other.pending == 0
     monkeypatch.undo()
     with ffx.Agent.open(place, name="b") as again:
-        assert again.incarnation != first.incarnation  # the database was closed meanwhile
+        assert again._origin != first._origin  # the database was closed meanwhile
         assert (again.observed, again.pending) == (1, 1)
         again.verify()
 

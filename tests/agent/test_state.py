@@ -165,7 +165,7 @@ def test_decisions_that_wait_for_their_reward_still_wait(tmp_path: Path) -> None
     with pytest.raises(AlreadyObserved):
         again.observe(first, reward=0.5)
     with pytest.raises(UnknownDecision):
-        again.observe(f"{agent.incarnation}-3", reward=0.5)
+        again.observe(f"{agent._origin}-3", reward=0.5)
     again.observe(third, reward=0.1)  # the object of before the save, or its id
     again.observe(second.id, reward=0.2)
     agent.observe(third, reward=0.1)

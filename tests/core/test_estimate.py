@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fedfairx.core import estimate, statistics
 from fedfairx.core.learner import GROWTH, learn
-from fedfairx.core.posterior import posterior_mean, posterior_mean_of_arms, squared_width
+from fedfairx.core.posterior import posterior_mean, posterior_mean_of_arms, posterior_of, squared_width
 from fedfairx.lanes.linalg import cholesky
 from fedfairx.lanes.rows import by_lane, floats, vectors
 from fedfairx.lanes.vector_llvm import WIDTH
@@ -183,3 +183,26 @@ def test_the_width_of_few_and_of_many_features(dimension: int) -> None:
     for arm, x in enumerate(contexts):
         found = squared_width(floats(contexts), arm, floats(inverse), floats(product))
         assert found == pytest.approx(x @ inverse @ x, rel=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["dense", "diagonal", "singular"])
+def test_the_posterior_of_sums_is_ridge_regression_towards_the_prior(kind: str) -> None:
+    """Least squares with d more rows: √λ times the unit vectors, whose rewards are √λ times the mean."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        d, n = 4, 12
+        xs = np.eye(d)[rng.integers(d, size=n)] if kind == "diagonal" else rng.normal(size=(n, d))
+        if kind == "singular":  # λ is lost beside contexts of this length, which are all of one direction
+            xs = 1e9 * np.outer(np.ones(n), np.array([1.0, 1.0, 0.0, 0.0]))
+        ys, mean = rng.normal(size=n), rng.normal(3.0, 1.0, d)
+        theta, covariance = posterior_of(xs.T @ xs, xs.T @ ys, mean=mean, sd=2.0, noise_sd=0.5)
+        if kind == "singular":  # nothing is known of the others, and of the difference of the two
+            assert theta[2:] == pytest.approx(mean[2:], rel=1e-4)
+            assert theta[0] - theta[1] == pytest.approx(mean[0] - mean[1], rel=1e-4)
+            assert theta[0] + theta[1] == pytest.approx(0.0, abs=1e-6)
+            continue
+        root = 0.5 / 2.0
+        rows, rewards = np.vstack([xs, root * np.eye(d)]), np.concatenate([ys, root * mean])
+        expected, *_ = np.linalg.lstsq(rows, rewards)
+        assert theta == pytest.approx(expected, rel=1e-9)
+        assert covariance == pytest.approx(0.25 * np.linalg.inv(rows.T @ rows), rel=1e-9, abs=1e-12)

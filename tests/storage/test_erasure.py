@@ -257,6 +257,19 @@ def test_what_was_dropped_is_told_of_times_before_it_alone() -> None:
     assert said.gone(START) is None
 
 
+def test_a_decision_that_waits_for_one_of_its_slots_keeps_its_contexts(place: str) -> None:
+    with ffx.Agent.open(place, dimension=D, seed=0, slots=2) as agent:
+        clock, rng = Clock(agent), np.random.default_rng(0)
+        waits, ended = (agent.decide(contexts(rng)) for _ in range(2))
+        agent.observe(waits, rewards={waits.actions[0]: 0.5})
+        agent.observe(ended, rewards=[0.5, 0.25])
+        clock.now += 100
+        assert agent.drop_contexts(before=clock.now) == 1
+        assert [agent.journal.decision(each.id).gone for each in (waits, ended)] == [False, True]
+        agent.observe(waits, rewards={waits.actions[1]: 0.25})
+        agent.verify()
+
+
 def test_what_must_not_be_dropped(tmp_path: Path) -> None:
     with ffx.Agent.open(tmp_path / "agent.db", dimension=D) as agent:
         with pytest.raises(InvalidInput, match="outside of a transaction"), agent.transaction():

@@ -1674,14 +1674,6 @@ class Agent:
             raise InvalidInput("this agent lives in memory and has no journal: open it with Agent.open")
         return self._journal
 
-    @property
-    def incarnation(self) -> str:
-        """The prefix of its decisions' ids: a new one each time the agent is made, loaded or opened.
-
-        A durable agent keeps it until its database is closed, which other agents may have open.
-        """
-        return self._origin
-
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Make all steps inside one transaction, which is on disk when it ends; on failure none of them is.

@@ -113,3 +113,9 @@ def test_on_the_command_line(base: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "for hub, then: nats-server --signal reload" in out
     assert main(["federate", "check", str(base)]) == 0
     assert main(["federate", "renew", str(base), "--days", "0"]) == 2
+
+
+def test_a_folder_without_a_roster_is_named(base: Path) -> None:
+    (base / "roster.json").unlink()
+    with pytest.raises(InvalidInput, match=f"`federate init` made, with roster.json, got {base}"):
+        renew_certificates(base)

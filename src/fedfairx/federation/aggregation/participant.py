@@ -181,11 +181,6 @@ class Participant:
         if self.opener is not None:
             self.receive(self.opener.close(() if self.totals.last is None else self.totals.last.partials))
 
-    @property
-    def missing_closings(self) -> list[str]:
-        """The openers whose closing has not come."""
-        return [name for name in self.epoch.openers if name not in self._closings]
-
     def settle(self, *, missing: Collection[str] = ()) -> Settlement:
         """The settlement of this epoch, from the closings of all openers but those missing for good."""
         closings = {name: signed for name, signed in self._closings.items() if name not in missing}

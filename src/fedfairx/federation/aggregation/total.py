@@ -7,14 +7,14 @@ digests say. Nobody can check an opener's arithmetic, so the last one to sign ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
 
 from fedfairx.errors import MessageRefused
 from fedfairx.federation.aggregation.epoch import Epoch
-from fedfairx.federation.aggregation.messages import Partial, Row, digest, read
+from fedfairx.federation.aggregation.messages import Partial, digest, read
 from fedfairx.federation.aggregation.records import Stores
 from fedfairx.federation.aggregation.shares import Integers, add, as_integers, from_bytes
 
@@ -48,16 +48,6 @@ def add_up(epoch: Epoch, partials: Iterable[bytes]) -> Total:
     values = as_integers(add((from_bytes(each.total) for _, each in found.values()), epoch.entries))
     values.setflags(write=False)
     return Total(first.number, first.rows, values, tuple(found[name][0] for name in epoch.openers))
-
-
-def require_rows(epoch: Epoch, total: Total, rows: Mapping[str, bytes]) -> None:
-    """Refuse a total unless these signed messages are the rows in it, one of each member: for a newcomer."""
-    for name, seen in zip(epoch.members, total.rows, strict=True):
-        if name not in rows:
-            raise MessageRefused(f"the rows of a total lack that of {name!r}", reason="rows")
-        row = read(rows[name], Row, epoch)
-        if (row.name, row.number, digest(rows[name])) != (name, total.number, seen):
-            raise MessageRefused(f"the row of {name!r} is not the one in the total", reason="rows")
 
 
 class Totals:

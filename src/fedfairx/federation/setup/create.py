@@ -152,9 +152,9 @@ def amend_federation(
     return roster
 
 
-def require_convener(base: Path) -> None:
-    """Refuse a folder that can't sign rosters."""
-    for file in ("roster.json", "convener/federation.key"):
+def require_convener(base: Path, *, signs: bool = True) -> None:
+    """Refuse a folder that has no roster or, if it `signs` rosters, not the key for it."""
+    for file in ("roster.json", "convener/federation.key") if signs else ("roster.json",):
         if not (base / file).exists():
             raise InvalidInput(f"folder must be the one that `federate init` made, with {file}, got {base}")
 

@@ -20,7 +20,7 @@ from fedfairx.federation.roster.certificates import (
     write_certificate,
 )
 from fedfairx.federation.roster.roster import Roster
-from fedfairx.federation.setup.create import authority_files
+from fedfairx.federation.setup.create import authority_files, require_convener
 from fedfairx.federation.transport.nats_subjects import HUB
 
 
@@ -29,6 +29,7 @@ def renew_certificates(
 ) -> dict[str, list[Path]]:
     """Renew the certificates of the hub and of the members, or of `only` some; the new files, by owner."""
     base = Path(folder)
+    require_convener(base, signs=False)
     roster = Roster.read(base / "roster.json")
     if not authority_files(base)[0].exists():
         raise InvalidInput(f"folder must have convener/authority.crt, got {base}: it has no certificates")
