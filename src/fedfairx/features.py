@@ -318,12 +318,11 @@ class Schema:
         rows = _Rows(actions, where, names, self.shared)
         columns = rows.columns()
         count, unknown = len(columns[0]), dict[str, int]()
-        places = dict.fromkeys(names, rows)
+        situation = rows
         if context is not None:
             require(bool(once), "context", "must be left out: no feature is shared", "one")
             situation = _Rows([context], ("context",), once, self.shared)
             columns += [list(column) * count for column in situation.columns()]
-            places |= dict.fromkeys(once, situation)
         numbers, codes = np.ones((len(self.features) + 1, count)), None
         ranged: Sequence[str] = (*names, *once)
         if self._layout.fixed is None:
@@ -340,14 +339,14 @@ class Schema:
                         if missing:
                             unknown[name] = 1 if name in once else missing
                 except _Odd as odd:
-                    raise places[name].refusal(name, odd) from None
+                    raise (situation if name in once else rows).refusal(name, odd) from None
             ranged, columns = list(kept), list(kept.values())
         if columns:
             try:
                 numbers[self._ranged[context is None]] = _numbers(columns)
             except _Odd as odd:
                 name = ranged[odd.column]
-                raise places[name].refusal(name, odd) from None
+                raise (situation if name in once else rows).refusal(name, odd) from None
         return Encoded(*self._contexts(numbers, codes, once), unknown)
 
     def _contexts(

@@ -332,15 +332,14 @@ def decide(
 ) -> list[schemas.DecisionMade]:
     """Make the decisions of one request; if the first key is taken, nothing has happened."""
     version = agent.model_version
-    active, known = agent.actions, agent.all_actions
     ready = of_each(
         inputs,
-        lambda asked: asked.among(active, known) if isinstance(asked, AmongAll) else asked,
+        lambda asked: asked.among(agent.actions, agent.all_actions) if isinstance(asked, AmongAll) else asked,
         batch=batch,
     )
     # A later one must not be refused after the first was made, and an agent does not see excluded actions.
     if batch or len(ready[0].rows) != ready[0].actions:
-        offered = frozenset(active)
+        offered = frozenset(agent.actions)
         of_each(ready, lambda asked: _check_offered(asked, offered), batch=batch)
     notes = [
         DecisionNote(
