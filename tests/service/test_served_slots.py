@@ -173,7 +173,7 @@ def test_requests_that_do_not_fit(place: str) -> None:
         for more in ({"excluded": ["ben"]}, {"actions": ["ann", "cid"]}):
             answer = client.post("/v1/decisions", json={"slots": 2, "baseline": ["ann", "ben"], **more})
             assert answer.status_code == 422
-            assert answer.json()["detail"].startswith("baseline must be")
+            assert answer.json()["detail"].startswith("baseline")
         answer = client.post("/v1/decisions", json={"baseline": ["ann", "ben"]})
         assert "baseline must be one action, got 2" in answer.json()["detail"]
         batch = {"decisions": [{}, {"slots": 2, "excluded": ["ann", "ben"]}]}
