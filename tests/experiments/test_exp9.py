@@ -14,7 +14,9 @@ from fedfairx.experiments.suite import (
     exp05_mechanisms,
     exp06_starvation,
     exp09_exploration,
+    exp09_late,
 )
+from fedfairx.experiments.suite.exp09_late import BEFORE, late_key
 from fedfairx.experiments.suite.exp09_worlds import (
     HOWS,
     MERIT,
@@ -112,6 +114,15 @@ def test_good_results_hold():
         ({key(ONE_HOT, MERIT, "alone"): 2.1}, "a fifth of optimism's", "0.21"),
         ({key("drifting", MERIT, "priv"): 10.5}, "in no world", WORLDS["drifting"].label),
         ({exp09_exploration.joined_key(10_000, 0.1, 1e-6): 1.03}, "joining hardly hurts", "1.030"),
+        ({late_key("negative", 100, MERIT): 10.5}, "where long rows are not better", "100 rounds late: 1.05"),
+        ({late_key("joining", 500, MERIT): 6.1}, "with newcomers", "500 rounds late: 0.61"),
+        ({late_key("positive", 500, MERIT): 12.6}, "where long rows are better", "500 rounds late: 1.26"),
+        (
+            {late_key("positive", 0, BEFORE): 0.9},
+            "in no world has another rule less regret",
+            "θ ≥ 0: long rows are better, at once, over expected merit, before: 1.11",
+        ),
+        ({late_key("silent", 100, "greedy"): 0.9}, "in no world has another rule less", "over greedy: 1.11"),
     ],
 )
 def test_bad_results_are_found_and_told(spoilt: dict[str, float], claim: str, told: str):
@@ -119,6 +130,42 @@ def test_bad_results_are_found_and_told(spoilt: dict[str, float], claim: str, to
     verdict, text = next(value for statement, value in found.items() if claim in statement)
     assert verdict == "does not hold"
     assert told in text
+
+
+def test_the_rule_before_saturation_is_the_one_that_it_was():
+    """Stored: regret by the last version without saturation, 608a7a0, with every default, seeds 0 to 2."""
+    from fedfairx import simulate
+
+    for kind, found in (
+        ("positive", [61.948007256, 35.222285981, 55.310922410]),
+        ("silent", [172.372166495, 208.441422764, 184.894197250]),
+    ):
+        run = RUNS[late_key(kind, 0, BEFORE)]
+        world = replace(run.scenario, horizon=400, silent=0)
+        regret = simulate(world, algorithm=run.algorithm, seeds=3, **run.options).fairness_regret[:, -1]
+        np.testing.assert_allclose(regret, found, rtol=1e-6)
+
+
+def test_an_action_that_never_answers_and_is_favoured_is_found():
+    outcomes = made_up()
+    outcomes[late_key("silent", 100, MERIT)].exposure[:, -1] = 2.1 / exp09_late.ALIKE
+    verdict, text = next(v for s, v in verdicts(outcomes).items() if "never come is not favoured" in s)
+    assert (verdict, "100 rounds late: 2.1 " in text) == ("does not hold", True)
+
+
+def test_in_worlds_of_late_rewards_only_the_delay_and_the_rule_differ():
+    for kind in exp09_late.KINDS:
+        worlds = {
+            replace(RUNS[late_key(kind, delay, rule)].scenario, delay=0.0)
+            for delay in exp09_late.DELAYS
+            for rule in exp09_late.LATE_RULES
+        }
+        assert len(worlds) == 1
+    assert {RUNS[late_key("signs", delay, MERIT)].scenario.delay for delay in exp09_late.DELAYS} == {
+        0,
+        100,
+        500,
+    }
 
 
 def test_a_starved_arm_is_found():

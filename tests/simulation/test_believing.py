@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -114,6 +115,56 @@ def test_arms_that_stay(contexts: str) -> None:
     scenario = replace(SCENARIO, contexts=contexts, dimension=ARMS)
     prior = replace(PRIOR, mean=0.1)
     held_against_oracle("fed-fairx-bayes", scenario, prior=prior)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"newcomers": 2},
+        {"silent": 1},
+        {"delay": 7.0, "delays": "fixed", "newcomers": 2, "silent": 1},
+        {"delay": 5.0, "silent": 2},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("most_bonus", [4.0, 1.0, math.inf])
+def test_late_and_missing_rewards_and_newcomers(
+    change: dict[str, Any], most_bonus: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 2.0 * min(most_bonus, 1e90) / 10.0**2  # 2κ/c²
+    monkeypatch.setattr(oracle, "most_variance", lambda _: most)
+    scenario = replace(SCENARIO, agents=1, contexts="one-hot", dimension=ARMS, theta="box", **change)
+    T, theta = scenario.horizon, scenario.parameter(SEED)
+    noise, uniforms = scenario.noise_sd * draws(SEED, "rewards", T, normal), draws(SEED, "actions", T)
+    waits, silent = draws(SEED, "delays", T), set(np.argsort(theta)[: scenario.silent])
+    agent = oracle.Believer(ARMS, oracle.Prior(np.zeros(ARMS), 0.125, 0.5, True, learns_mean=True))
+    arriving: dict[int, list[int]] = {}  # the rounds whose rewards come in a round
+    records, regret, regrets = [], 0.0, []
+    for t in range(T):
+        count = ARMS - scenario.newcomers + t * (scenario.newcomers + 1) // T
+        policy, _ = agent.policy(np.eye(ARMS)[:count], reference.Exponential(10.0), "expected-merit", None)
+        fair = np.exp(10.0 * theta[:count])
+        regret += np.abs(policy - fair / fair.sum()).sum()
+        regrets.append(regret)
+        action = int(np.searchsorted(policy.cumsum(), uniforms[t], side="right"))
+        records.append((np.eye(ARMS)[action], theta[action] + noise[t]))
+        wait = int(scenario.delay)
+        if scenario.delay and scenario.delays == "geometric":
+            wait = int(math.log(1.0 - waits[t]) / math.log(scenario.delay / (1.0 + scenario.delay)))
+        if action not in silent:
+            arriving.setdefault(t + wait, []).append(t)
+        for made in sorted(arriving.pop(t, []), reverse=True):  # the latest decision first
+            agent.learn(*records[made], "released+local")
+    result = simulate(scenario, algorithm="fairx-bayes", seeds=[SEED], points=T, most_bonus=most_bonus)
+    np.testing.assert_allclose(result.fairness_regret[0], regrets, rtol=1e-7, atol=1e-9)
+
+
+def test_a_limit_of_uncertainty_must_be_positive() -> None:
+    for wrong in (0.0, -1.0, math.nan):
+        with pytest.raises(InvalidInput, match="most_bonus must be > 0, got most_bonus"):
+            simulate(SCENARIO, algorithm="fairx-bayes", most_bonus=wrong)
 
 
 def test_noise_that_is_known() -> None:

@@ -185,6 +185,16 @@ def test_lanes_that_fill_up_a_block_cost_no_restarts() -> None:
         ({"noise_sd": -1.0}, "noise_sd must be"),
         ({"presence": 0.0}, "presence must be"),
         ({"delay": -1.0}, "delay must be"),
+        ({"delays": "x"}, "delays must be one of geometric, fixed, got"),
+        ({"delays": "fixed", "delay": 1.5}, "delay must be a whole number of rounds where delays are fixed"),
+        ({"newcomers": 1}, "newcomers must be 0 without arms that stay, got newcomers=1"),
+        ({"newcomers": 10, "contexts": "persistent"}, "newcomers must be an integer from 0 to 9"),
+        (
+            {"newcomers": 1, "contexts": "persistent", "presence": 0.5},
+            "newcomers must be 0 where presence is below 1",
+        ),
+        ({"silent": 1, "contexts": "persistent"}, "silent must be 0 without one-hot contexts, got silent=1"),
+        ({"silent": 0.5}, "silent must be an integer from 0 to 9"),
         ({"merit": (Exponential(),)}, "merit must be one, or 10"),
     ],
 )

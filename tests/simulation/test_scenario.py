@@ -39,6 +39,16 @@ def test_rewards_come_after_the_mean_delay() -> None:
     assert cut == pytest.approx(20.0, rel=1e-4)
 
 
+def test_newcomers_join_one_by_one_at_even_intervals() -> None:
+    world = Scenario(arms=5, newcomers=3, dimension=5, contexts="one-hot", horizon=40)
+    assert world.arms_per_round().tolist() == [2] * 10 + [3] * 10 + [4] * 10 + [5] * 10
+
+
+def test_a_fixed_delay_is_the_longest() -> None:
+    assert Scenario(delay=300.0, delays="fixed").longest_delay == 300
+    assert Scenario(delay=300.0, delays="fixed", horizon=5).longest_delay == 5
+
+
 # --- where rewards lie ------------------------------------------------------------------------------------
 
 

@@ -40,6 +40,8 @@ def arms(scenario: Scenario, seed: int) -> tuple[list[np.ndarray], list[np.ndarr
         first = [np.tile(np.arange(count), (m, 1)) for count in there]
         return [drawn[t, :, : there[t]] for t in range(T)], first
     chances = draws(seed, "contexts", T * m * (K + 1)).reshape(T, m, K + 1)
+    if scenario.newcomers:
+        chances[:, :, 1:] = 0.0  # the first arms are taken
     if isinstance(scenario.contexts, Recorded):
         records = scenario.contexts.contexts
     elif scenario.contexts == "one-hot":

@@ -29,21 +29,22 @@ KIND, FIRST, SECOND, THIRD, LOW, HIGH, ADDRESS, MOST_VARIANCE = range(8)
 MERIT_ROWS = 8
 #: κ: the most that uncertainty may add to the logarithm of a merit e^{cμ}: a factor of 55.
 MOST_BONUS = 4.0
+UNLIMITED = 1e100  # s² in place of ∞, for which v·s²/(v + s²) would be NaN
 TINY = 1e-300  # a factor below it would overflow when it is scaled up
 
 
-def table(merits: Sequence[Merit]) -> Array:
+def table(merits: Sequence[Merit], most_bonus: float = MOST_BONUS) -> Array:
     """Table (MERIT_ROWS, n) with a column for each lane's merit."""
     columns = []
     for merit in merits:
         address = np.int64(merit.address() if isinstance(merit, Custom) else 0).view(np.float64)
-        columns.append((merit.kind, *merit.parameters(), address, most_variance(merit)))
+        columns.append((merit.kind, *merit.parameters(), address, most_variance(merit, most_bonus)))
     return np.array(columns, dtype=np.float64).T.copy()
 
 
-def most_variance(merit: Merit) -> float:
-    """s², at which the variance of an expected reward saturates: for e^{cμ}, c²s²/2 = `MOST_BONUS`."""
-    return 2.0 * MOST_BONUS * (merit.reward_scale / STEEPNESS_SCALE) ** 2
+def most_variance(merit: Merit, most_bonus: float = MOST_BONUS) -> float:
+    """s², at which the variance of an expected reward saturates: for e^{cμ}, c²s²/2 = κ, `most_bonus`."""
+    return min(2.0 * most_bonus * (merit.reward_scale / STEEPNESS_SCALE) ** 2, UNLIMITED)
 
 
 def quadrature_for(merits: Sequence[Merit]) -> bool | None:

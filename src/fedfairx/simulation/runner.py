@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from fedfairx.agent.options import Keywords, Options
+from fedfairx.core.merit_kernels import MOST_BONUS
 from fedfairx.core.slates import ONE
 from fedfairx.errors import FedFairXError, needs, require
 from fedfairx.simulation.kernel import loop
@@ -139,6 +140,7 @@ def simulate(
     workers: int = 1,
     points: int = 100,
     exposure: bool = False,
+    most_bonus: float = MOST_BONUS,
     **keywords: Unpack[Keywords],
 ) -> Result:
     """Run an algorithm in a scenario, for several seeds, and measure its regret.
@@ -152,7 +154,8 @@ def simulate(
     adjacency and the Gram's share of the noise), and the confidence knows the rewards' σ. `centring=None`
     clips around zero, as the paper does, to `bounds`, or again to where the laws put them. `options` are all
     of them as one object, taken as they are. `exposure=True` also measures who is shown: `Result.exposure`,
-    `shown`, `entitled` and `weakest_share`.
+    `shown`, `entitled` and `weakest_share`. `most_bonus` is κ, the most that uncertainty may add to the
+    logarithm of an expected merit e^{cμ}. Agents have the default; `math.inf`, no limit, is for comparison.
 
     >>> import fedfairx as ffx
     >>> world = ffx.Scenario(agents=2, arms=3, dimension=2, horizon=50)
@@ -164,6 +167,7 @@ def simulate(
     require(all(number >= 0 for number in numbers), "seeds", "must be >= 0", seeds)
     require(workers >= 1, "workers", "must be >= 1", workers)
     require(points >= 1, "points", "must be >= 1", points)
+    require(most_bonus > 0, "most_bonus", "must be > 0", most_bonus)
     require(isinstance(scenario, Scenario), "scenario", "must be a Scenario", scenario)
     if options is None:
         chosen = scenario.options(**keywords)
@@ -179,10 +183,10 @@ def simulate(
     grid = _grid(scenario.horizon, points)
     groups = [numbers[i::workers] for i in range(min(workers, len(numbers)))]
     if len(groups) == 1:
-        parts = [_run_group(scenario, chosen, groups[0], grid, exposure)]
+        parts = [_run_group(scenario, chosen, groups[0], grid, exposure, most_bonus)]
     else:
         with ThreadPoolExecutor(len(groups)) as pool:  # the kernel releases the GIL
-            run = partial(_run_group, scenario, chosen, grid=grid, exposure=exposure)
+            run = partial(_run_group, scenario, chosen, grid=grid, exposure=exposure, most_bonus=most_bonus)
             parts = list(pool.map(run, groups))
     order = np.argsort(
         np.concatenate([np.arange(len(numbers))[i :: len(groups)] for i in range(len(groups))])
@@ -210,9 +214,14 @@ def _gained(sums: Array, window: int | None) -> Array:
 
 
 def _run_group(
-    scenario: Scenario, options: Options, seeds: tuple[int, ...], grid: Counts, exposure: bool
+    scenario: Scenario,
+    options: Options,
+    seeds: tuple[int, ...],
+    grid: Counts,
+    exposure: bool,
+    most_bonus: float,
 ) -> tuple[Array, Array, Counts, Array, Array, Array]:
-    setting = prepare(scenario, options, seeds, grid, exposure=exposure)
+    setting = prepare(scenario, options, seeds, grid, exposure=exposure, most_bonus=most_bonus)
     loop.run(0, scenario.horizon, *setting)
     tally, shown = setting.tally, setting.exposure
     if not math.isfinite(float(tally.fairness.sum())):

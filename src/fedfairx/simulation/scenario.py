@@ -22,6 +22,7 @@ CONTEXTS = ("unit-ball", "raw", "unit-norm", "persistent", "one-hot")  # in the 
 THETAS = ("uniform", "sphere", "box")
 MERITS = ("exponential", "affine", "power", "logistic")  # that have a name
 NOISES = ("gaussian", "bounded", "heteroscedastic")
+DELAYS = ("geometric", "fixed")
 LONGEST_DELAY = 12  # in mean delays: of a geometric law, all but 6 in a million come sooner
 
 
@@ -42,7 +43,10 @@ class Scenario:
     merit: what an expected reward is worth, by which arms are due their shares; one for all agents, or one
         for each.
     presence: the probability that an arm but the first is there in a round.
-    delay: rounds that a reward takes, the mean of a geometric law.
+    newcomers: how many of the arms that stay join later, one by one, at even intervals.
+    delay: rounds that a reward takes, by the law of delays their mean.
+    delays: the law of delays: geometric, or as many rounds for every reward ("fixed").
+    silent: how many of one-hot arms, the weakest (as the run begins), never have their rewards come.
     drift: sd per round and coordinate of a random walk of θ* on the sphere.
     distance: of each agent's own θ* from the seed's, in a direction of its own; the paper has one for all.
 
@@ -69,7 +73,10 @@ class Scenario:
     noise_sd: float = 0.1
     merit: Merit | tuple[Merit, ...] = field(default_factory=Exponential, metadata={"choices": MERITS})
     presence: float = 1.0
+    newcomers: int = 0
     delay: float = 0.0
+    delays: str = field(default="geometric", metadata={"choices": DELAYS})
+    silent: int = 0
     drift: float = 0.0
     distance: float = 0.0
 
@@ -90,10 +97,27 @@ class Scenario:
         for name in ("noise_sd", "delay", "drift", "distance"):
             value = getattr(self, name)
             require(math.isfinite(value) and value >= 0, name, "must be finite and >= 0", value)
+        require(self.delays in DELAYS, "delays", f"must be one of {', '.join(DELAYS)}", self.delays)
+        fits = self.delays == "geometric" or float(self.delay).is_integer()
+        require(fits, "delay", "must be a whole number of rounds where delays are fixed", self.delay)
         require(0 < self.presence <= 1, "presence", "must be in (0, 1]", self.presence)
+        self._check_arms()
         if isinstance(self.merit, tuple):
             count = len(self.merit)
             require(count == self.agents, "merit", f"must be one, or {self.agents} for the agents", count)
+
+    def _check_arms(self) -> None:
+        for name, fits, which in (
+            ("newcomers", self.arms_stay, "arms that stay"),
+            ("silent", self.contexts == "one-hot", "one-hot contexts"),
+        ):
+            value = getattr(self, name)
+            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+            known = whole and 0 <= value < self.arms
+            require(known, name, f"must be an integer from 0 to {self.arms - 1}, one below the arms", value)
+            require(value == 0 or fits, name, f"must be 0 without {which}", value)
+        alone = self.newcomers == 0 or self.presence == 1
+        require(alone, "newcomers", "must be 0 where presence is below 1", self.newcomers)
 
     def _check_contexts(self) -> None:
         if isinstance(self.contexts, Recorded):
@@ -178,7 +202,9 @@ class Scenario:
     @property
     def longest_delay(self) -> int:
         """Rounds after which every reward has come."""
-        return 0 if self.delay == 0 else min(self.horizon, math.ceil(LONGEST_DELAY * self.delay))
+        if self.delay == 0:
+            return 1 if self.silent else 0  # observations are then kept until they are learnt
+        return min(self.horizon, math.ceil(self.delay * (1 if self.delays == "fixed" else LONGEST_DELAY)))
 
     def parameter(self, seed: int) -> Array:
         """θ* (d,) of a seed."""
@@ -211,7 +237,8 @@ class Scenario:
     def arms_per_round(self) -> np.ndarray:
         """(T,) how many arms are there in each round; the same for every seed."""
         if self.presence == 1.0:
-            return np.full(self.horizon, self.arms, dtype=np.int64)
+            joined = np.arange(self.horizon, dtype=np.int64) * (self.newcomers + 1) // self.horizon
+            return self.arms - self.newcomers + joined
         rng = np.random.default_rng(20_240_613)
         return 1 + rng.binomial(self.arms - 1, self.presence, self.horizon).astype(np.int64)
 

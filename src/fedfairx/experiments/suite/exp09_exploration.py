@@ -25,6 +25,7 @@ from fedfairx.experiments.scores import (
     number,
 )
 from fedfairx.experiments.suite import exp09_worlds as worlds
+from fedfairx.experiments.suite.exp09_late import late_figure, late_runs, late_scores
 from fedfairx.experiments.suite.exp09_worlds import HOWS, MERIT, ONE_HOT, PAPER, RULES, WORLDS, key, rules_of
 from fedfairx.util.arrays import Array
 from fedfairx.util.figure_style import End, round_axis, thousands
@@ -48,8 +49,8 @@ HARMLESS = 1.02  # times learning alone, which joining should never exceed
 
 
 def runs(size: Size) -> tuple[Run, ...]:
-    """The paper's world at its size, every rule in every world, and joining."""
-    return (*paper_runs(size), *worlds.world_runs(size), *joining_runs(size))
+    """The paper's world at its size, every rule in every world, late rewards, and joining."""
+    return (*paper_runs(size), *worlds.world_runs(size), *late_runs(size), *joining_runs(size))
 
 
 def paper_runs(size: Size) -> Iterator[Run]:
@@ -76,18 +77,20 @@ def weakest_after(outcomes: Outcomes, rule: str, first: int) -> Array:
 
 def score(outcomes: Outcomes, size: Size) -> Scores:
     """Expected merit against optimism: in the paper's world, among arms that stay, where it might fail."""
-    joined = joining_scores(outcomes, size)
+    late, joined = late_scores(outcomes), joining_scores(outcomes, size)
     return Scores(
         claims=(
             *_paper_claims(outcomes),
             *_one_hot_claims(outcomes),
             _worst(outcomes),
+            *late.claims,
             *joined.claims,
         ),
         tables=(
             _paper_table(outcomes, size),
             *(_table(outcomes, how) for how in HOWS),
             _weakest_table(outcomes),
+            *late.tables,
             *joined.tables,
         ),
         notes=(_beside_greedy(outcomes), *joined.notes),
@@ -237,10 +240,11 @@ def _weakest_table(outcomes: Outcomes) -> Table:
 
 
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
-    """The summary, which the report shows first; rules by world; the weakest arm; joining."""
+    """The summary, which the report shows first; rules by world; the weakest arm; late rewards; joining."""
     yield summary_figure(outcomes, size)
     yield worlds_figure(outcomes, size)
     yield weakest_figure(outcomes, size)
+    yield late_figure(outcomes, size)
     yield joining_figure(outcomes, size)
 
 
@@ -474,7 +478,7 @@ def joining_figure(outcomes: Outcomes, size: Size) -> Picture:
 
 QUESTION = (
     "What does optimism cost in fairness, and which rule of exploring costs least? Every rule in "
-    f"{len(WORLDS)} worlds, {worlds.SEEDS} seeds each at full size; and when joining a private federation "
-    "pays."
+    f"{len(WORLDS)} worlds, {worlds.SEEDS} seeds each at full size; where rewards are late, newcomers join or "
+    "one action never answers; and when joining a private federation pays."
 )
 EXPERIMENT = Experiment("exp9", "How to explore fairly", QUESTION, runs, score, plot)

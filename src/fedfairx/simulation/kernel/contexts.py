@@ -37,7 +37,8 @@ def draw_contexts(world: World, block: int, t: int, scratch: DecisionScratch, pr
 
 @stage
 def pick_arms(world: World, block: int, contexts: Rows, chances: Rows, present: Counts) -> None:
-    """contexts ← a uniformly random subset of a table's arms; present (K, n) ← their numbers, ascending.
+    """contexts ← a uniformly random subset of a table's arms, or, where arms join one by one, the first;
+    present (K, n) ← their numbers, ascending.
 
     Selection sampling (Knuth, The Art of Computer Programming, vol. 2, 3.4.2, algorithm S): each arm in turn
     is taken with probability (places left)/(arms left), which fills all places. `chances` (1 + most arms, 1,
@@ -52,7 +53,8 @@ def pick_arms(world: World, block: int, contexts: Rows, chances: Rows, present: 
         scale = world.context_scale[block, l]
         place = 0
         for a in range(arms):
-            if chances[a + 1, 0, l] * (arms - a) < places - place:
+            first = world.joining and place < places
+            if first or chances[a + 1, 0, l] * (arms - a) < places - place:
                 for j in range(dimension):
                     contexts[place, j, l] = scale * world.table[row, a, j]
                 present[place, l] = a

@@ -156,38 +156,44 @@ def learns_own(privacy: Privacy | None) -> bool:
 
 
 @stage
-def send(lanes: LaneState, delay: Delay, block: int, t: int) -> None:
-    """Queue the current observations."""
+def send(world: World, lanes: LaneState, delay: Delay, block: int, t: int) -> None:
+    """Queue the current observations, with the rounds that they take; -1 if they never come."""
     dimension, now = lanes.learner.chosen.shape[0], t % delay.history.shape[0]
     each, chosen = by_lane(lanes.learner.numbers), by_lane(lanes.learner.chosen)
     history = floats(delay.history)
     for l in range(each.shape[1]):
+        wait, lost = 0, 0.0
+        if delay.mean > 0.0:
+            position = np.uint64(t) * np.uint64(world.agents) + world.agent[block, l]
+            u = uniform(delay.keys[block, l], position)
+            wait = min(int(math.log(1.0 - u) / math.log(delay.mean / (1.0 + delay.mean))), delay.longest)
+            if delay.fixed:
+                wait = delay.longest
         for j in range(dimension):
             history[now, block, j, l] = chosen[j, l]
+            lost += chosen[j, l] * delay.silent[block, j, l]
         history[now, block, dimension, l] = each[REWARD, l]
+        history[now, block, dimension + 1, l] = -1.0 if lost > 0.0 else float(wait)
 
 
 @stage
-def receive(
-    world: World, lanes: LaneState, delay: Delay, learnt: float, block: int, t: int, age: int
-) -> bool:
+def receive(lanes: LaneState, delay: Delay, learnt: float, block: int, t: int, age: int) -> bool:
     """Make the observations of age `age` that arrive in round t the current ones; False when none does."""
     dimension, made = lanes.learner.chosen.shape[0], (t - age) % delay.history.shape[0]
     each, chosen = by_lane(lanes.learner.numbers), by_lane(lanes.learner.chosen)
-    history = floats(delay.history)
-    stay, some = delay.mean / (1.0 + delay.mean), False
+    history, some = floats(delay.history), False
     for l in range(each.shape[1]):
-        position = np.uint64(t - age) * np.uint64(world.agents) + world.agent[block, l]
-        u = uniform(delay.keys[block, l], position)
-        wait = min(int(math.log(1.0 - u) / math.log(stay)), delay.longest)
-        arrives = 1.0 if wait == age else 0.0
-        some = some or wait == age
+        some = some or history[made, block, dimension + 1, l] == age
+    if not some:
+        return False
+    for l in range(each.shape[1]):
+        arrives = 1.0 if history[made, block, dimension + 1, l] == age else 0.0
         for j in range(dimension):
             chosen[j, l] = arrives * history[made, block, j, l]
         each[REWARD, l] = arrives * history[made, block, dimension, l]
         each[OBSERVED, l] += arrives
         each[COUNT, l] += learnt * arrives
-    return some
+    return True
 
 
 @stage
@@ -206,11 +212,11 @@ def deliver(
     """Learn the observations now, or queue them and learn those that arrive in round t."""
     learnt, numbers = 1.0 if learns_own(privacy) else 0.0, lanes.learner.numbers
     if delay.longest > 0:
-        send(lanes, delay, block, t)
+        send(world, lanes, delay, block, t)
     for age in range(min(t, delay.longest) + 1):
         some = True
         if delay.longest > 0:
-            some = receive(world, lanes, delay, learnt, block, t, age)
+            some = receive(lanes, delay, learnt, block, t, age)
         else:
             numbers[OBSERVED] = numbers[OBSERVED] + 1.0
             numbers[COUNT] = numbers[COUNT] + learnt

@@ -10,7 +10,7 @@ import numpy as np
 from fedfairx.agent.options import Options
 from fedfairx.agent.schedules import Plan, timetable
 from fedfairx.core.learner import start
-from fedfairx.core.merit_kernels import quadrature_for, table
+from fedfairx.core.merit_kernels import MOST_BONUS, quadrature_for, table
 from fedfairx.core.optimism.problem import scratch_size
 from fedfairx.core.optimism.solver import Solver
 from fedfairx.core.partners import DIFFER
@@ -73,7 +73,13 @@ class Setting(NamedTuple):
 
 
 def prepare(
-    scenario: Scenario, options: Options, seeds: tuple[int, ...], grid: Counts, *, exposure: bool = False
+    scenario: Scenario,
+    options: Options,
+    seeds: tuple[int, ...],
+    grid: Counts,
+    *,
+    exposure: bool = False,
+    most_bonus: float = MOST_BONUS,
 ) -> Setting:
     """Arrays for all agents of these seeds: lane = seed · agents + agent."""
     used = len(seeds) * scenario.agents
@@ -87,7 +93,7 @@ def prepare(
     differ = options.partners == DIFFER
     return Setting(
         _world(scenario, seeds, seed_of, agent_of, shape),
-        _minds(scenario, options, decide_from, agent_of, shape),
+        _minds(scenario, options, decide_from, agent_of, shape, most_bonus),
         algorithm.solver if options.optimistic else None,
         _sharing(scenario, options, len(seeds), shape),
         _privacy(scenario, options, decide_from, seeds, shape) if options.private else None,
@@ -101,7 +107,7 @@ def prepare(
         quadrature_for(scenario.merits),
         *algorithm.solver.variant,
         options.minimum_share,
-        _delay(scenario, seeds, seed_of, shape),
+        _delay(scenario, seeds, seed_of, agent_of, shape),
     )
 
 
@@ -123,6 +129,7 @@ def _world(
     return World(
         scenario.arms_per_round(),
         scenario.arms,
+        scenario.newcomers > 0,
         RECORDED if recorded else CONTEXTS.index(str(scenario.contexts)),
         NOISES.index(scenario.noise),
         scenario.noise_sd,
@@ -149,11 +156,18 @@ def _table(scenario: Scenario, seeds: tuple[int, ...]) -> Array:
     return table
 
 
-def _minds(scenario: Scenario, options: Options, decide_from: int, agent_of: Counts, shape: Shape) -> Array:
+def _minds(
+    scenario: Scenario,
+    options: Options,
+    decide_from: int,
+    agent_of: Counts,
+    shape: Shape,
+    most_bonus: float,
+) -> Array:
     blocks, lanes = shape
     dimension = scenario.dimension
     lane_states: Array = zeros(blocks, size_of(lane_state, dimension), lanes)
-    merits = table([scenario.merits[agent] for agent in agent_of]).reshape(-1, *shape)
+    merits = table([scenario.merits[agent] for agent in agent_of], most_bonus).reshape(-1, *shape)
     told = options.reward_range
     named = scenario.contexts == "one-hot"
     priors = [
@@ -229,9 +243,17 @@ def _privacy(
     )
 
 
-def _delay(scenario: Scenario, seeds: tuple[int, ...], seed_of: Counts, shape: Shape) -> Delay:
-    history = zeros(scenario.longest_delay + 1, shape[0], scenario.dimension + 1, WIDTH)
-    return Delay(scenario.delay, scenario.longest_delay, _keys("delays", seeds, seed_of, shape), history)
+def _delay(
+    scenario: Scenario, seeds: tuple[int, ...], seed_of: Counts, agent_of: Counts, shape: Shape
+) -> Delay:
+    parameters = np.array([scenario.parameters(seed) for seed in seeds])[seed_of, agent_of]
+    ranks = parameters.argsort(axis=1).argsort(axis=1).reshape(*shape, scenario.dimension).transpose(0, 2, 1)
+    silent: Array = zeros(*ranks.shape)
+    silent[ranks < scenario.silent] = 1.0
+    history = zeros(scenario.longest_delay + 1, shape[0], scenario.dimension + 2, WIDTH)
+    keys = _keys("delays", seeds, seed_of, shape)
+    fixed = scenario.delays == "fixed"
+    return Delay(scenario.delay, scenario.longest_delay, fixed, keys, silent, history)
 
 
 def _noise(

@@ -36,6 +36,7 @@ class World(NamedTuple):
 
     arms: Counts  # (T,) arms in each round
     most_arms: int
+    joining: bool  # whether the arms of a round are the first ones of the table, not any
     contexts: int  # UNIT_BALL | … | RECORDED
     noise: int
     noise_sd: float
@@ -99,8 +100,10 @@ class Delay(NamedTuple):
 
     mean: float  # rounds
     longest: int  # 0: none does
+    fixed: bool  # whether all take the longest
     keys: Keys  # (B, n)
-    history: Array  # (longest + 1, B, d + 1, n) observations on their way
+    silent: Array  # (B, d, n) 1 for coordinates of one-hot arms whose rewards never come
+    history: Array  # (longest + 1, B, d + 2, n) observations on their way, and the rounds that they take
 
 
 class Sharing(NamedTuple):

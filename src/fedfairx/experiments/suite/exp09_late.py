@@ -1,0 +1,240 @@
+"""Late rewards in Exp 9: rows with features, newcomers, and an action whose rewards never come.
+
+Every reward takes the same number of rounds, so that as many decisions are made before the first one comes.
+The rules are compared with that before uncertainty saturated, too: where long rows are better, or few
+rewards are late, it was no worse.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from fedfairx.core.posterior import Prior
+from fedfairx.experiments.experiment import Outcomes, Picture, Run, Size, over, regret
+from fedfairx.experiments.report import figures
+from fedfairx.experiments.scores import Claim, Estimate, Scores, Table, claim_below, estimate, holds, number
+from fedfairx.experiments.suite.exp09_worlds import (
+    GREEDY,
+    MERIT,
+    PAPER,
+    RULES,
+    THOMPSON,
+    Rule,
+    World,
+    algorithm_of,
+    least_seeds,
+)
+from fedfairx.util.figure_style import round_axis
+
+BEFORE = "before"
+LATE_RULES = {
+    PAPER: RULES[PAPER],
+    BEFORE: Rule("expected merit, before", "#0072B2", RULES[MERIT].rule, marker="P"),
+    GREEDY: RULES[GREEDY],
+    THOMPSON: RULES[THOMPSON],
+    MERIT: RULES[MERIT],
+}
+DELAYS = (0, 100, 500)  # rounds that every reward takes
+HORIZON = 3_000
+DIMENSION, ACTIONS, NEWCOMERS, ALIKE = 5, 20, 10, 7
+POSITIVE, SIGNS, NEGATIVE, JOINING, SILENT = "positive", "signs", "negative", "joining", "silent"
+_NAMED: Mapping[str, Any] = {"contexts": "one-hot", "noise_sd": 0.5}  # as rewards of 0 and 1 have, at most
+KINDS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    POSITIVE: ("θ ≥ 0: long rows are better", {}),
+    SIGNS: ("θ of any sign", {"theta": "sphere"}),
+    NEGATIVE: ("θ < 0: long rows are worse", {"theta": (-1 / math.sqrt(DIMENSION),) * DIMENSION}),
+    JOINING: (
+        f"{ACTIONS - NEWCOMERS} named actions, {NEWCOMERS} more join",
+        {**_NAMED, "arms": ACTIONS, "dimension": ACTIONS, "theta": "box", "newcomers": NEWCOMERS},
+    ),
+    SILENT: (  # the last is the weakest, by a hair, and so the silent one
+        f"{ALIKE} named actions alike, one never answers",
+        {**_NAMED, "arms": ALIKE, "dimension": ALIKE, "theta": (0.5,) * (ALIKE - 1) + (0.499,), "silent": 1},
+    ),
+}
+LESS = 1.0  # times the regret before, where long rows are not better
+NEWCOMER = 0.6  # the same, with newcomers
+MORE = 1.25  # times the regret before, where long rows are better
+MOST_SHARE = 2.0  # times the average share, of an action whose rewards never come
+
+
+def late_key(kind: str, delay: int, rule: str) -> str:
+    """The name of a run."""
+    return f"{kind}, {delay} late: {rule}"
+
+
+def when(delay: int) -> str:
+    """A delay in words."""
+    return f"{delay} rounds late" if delay else "at once"
+
+
+def late_runs(size: Size) -> Iterator[Run]:
+    """Every rule in every world, each agent alone."""
+    for kind, delay, rule in product(KINDS, DELAYS, LATE_RULES):
+        label, changes = KINDS[kind]
+        world = World(label, {**changes, "delay": float(delay), "delays": "fixed"}, HORIZON)
+        scenario = world.scenario(size, "alone")
+        given = world.options(MERIT if rule == BEFORE else rule, size)
+        if rule == BEFORE:
+            # A mean for each coordinate is not learnt.
+            prior = Prior(mean=(0.0,) * scenario.dimension, sd=scenario.merits[0].reward_scale)
+            given |= {"prior": prior, "most_bonus": math.inf}
+        algorithm = algorithm_of(MERIT if rule == BEFORE else rule, "alone")
+        yield Run(late_key(kind, delay, rule), scenario, algorithm, given, least_seeds(size))
+
+
+def ours_over(outcomes: Outcomes, kind: str, delay: int, rule: str) -> Estimate:
+    """Fairness regret of expected merit over that of another rule."""
+    return over(outcomes, late_key(kind, delay, MERIT), late_key(kind, delay, rule))
+
+
+def silent_share(outcomes: Outcomes, delay: int, rule: str) -> Estimate:
+    """The mean share of the action whose rewards never come, over the average share."""
+    return estimate(ALIKE * outcomes[late_key(SILENT, delay, rule)].exposure[:, -1])
+
+
+def late_scores(outcomes: Outcomes) -> Scores:
+    """Ours against the rule before, by world; the silent action; where another rule is better."""
+    return Scores(
+        claims=(
+            _against_before(
+                outcomes,
+                (SIGNS, NEGATIVE),
+                LESS,
+                "late rewards: where long rows are not better, less regret than before saturation (ours, not "
+                "the paper's)",
+            ),
+            _against_before(
+                outcomes,
+                (JOINING,),
+                NEWCOMER,
+                "late rewards: with newcomers, much less regret than before saturation (ours, not the paper's)",
+            ),
+            _against_before(
+                outcomes,
+                (POSITIVE,),
+                MORE,
+                "late rewards: where long rows are better, not much more regret than before saturation (ours, "
+                "not the paper's)",
+            ),
+            _silent_claim(outcomes),
+            _nowhere_worse(outcomes),
+        ),
+        tables=(_regret_table(outcomes), _silent_table(outcomes)),
+    )
+
+
+def _against_before(outcomes: Outcomes, kinds: tuple[str, ...], limit: float, statement: str) -> Claim:
+    ratios = {
+        f"{KINDS[kind][0]}, {when(delay)}": ours_over(outcomes, kind, delay, BEFORE)
+        for kind, delay in product(kinds, DELAYS)
+        if delay
+    }
+    worst = max(ratios.values(), key=lambda each: each.high)
+    text = "; ".join(f"{where}: {ratio}" for where, ratio in ratios.items())
+    return claim_below(statement, "its regret over that before", worst, limit, text, note=" in each world")
+
+
+def _silent_claim(outcomes: Outcomes) -> Claim:
+    shares = {delay: silent_share(outcomes, delay, MERIT) for delay in DELAYS}
+    before = ", ".join(str(silent_share(outcomes, delay, BEFORE)) for delay in DELAYS)
+    return claim_below(
+        "an action whose rewards never come is not favoured (ours, not the paper's)",
+        "its share over the average share",
+        max(shares.values(), key=lambda each: each.high),
+        MOST_SHARE,
+        f"{'; '.join(f'{when(delay)}: {share}' for delay, share in shares.items())} (before: {before})",
+        note=" at every delay",
+    )
+
+
+def _nowhere_worse(outcomes: Outcomes) -> Claim:
+    worse = [
+        f"{KINDS[kind][0]}, {when(delay)}, over {LATE_RULES[rule].label}: {ratio}"
+        for kind, delay, rule in product(KINDS, DELAYS, LATE_RULES)
+        if rule != MERIT and (ratio := ours_over(outcomes, kind, delay, rule)).low > 1
+    ]
+    return Claim(
+        "late rewards: in no world has another rule less regret than expected merit (ours, not the paper's)",
+        f"nowhere in the {len(KINDS) * len(DELAYS)} worlds does the 95 % interval of its fairness regret over "
+        "that of another rule lie above 1",
+        f"worse in: {'; '.join(worse)}" if worse else "worse in no world",
+        holds(not worse),
+    )
+
+
+def _regret_table(outcomes: Outcomes) -> Table:
+    run = outcomes[late_key(POSITIVE, 0, MERIT)]
+    return Table(
+        f"Late rewards: fairness regret [95 % interval] at T = {number(run.rounds[-1])}, each agent alone, "
+        f"{run.seeds.size} seeds",
+        ("world", "rewards", *(rule.label for rule in LATE_RULES.values())),
+        tuple(
+            (label, when(delay), *(regret(outcomes, late_key(kind, delay, rule)) for rule in LATE_RULES))
+            for (kind, (label, _)), delay in product(KINDS.items(), DELAYS)
+        ),
+        "Every reward takes the same number of rounds. “Before” is expected merit with a prior of mean 0 and "
+        "sd 5/c and without saturation (κ = ∞). Ten actions join at even intervals.",
+    )
+
+
+def _silent_table(outcomes: Outcomes) -> Table:
+    return Table(
+        "Late rewards: the share of the action whose rewards never come, over the average share",
+        ("rewards of the others", *(rule.label for rule in LATE_RULES.values())),
+        tuple(
+            (when(delay), *(str(silent_share(outcomes, delay, rule)) for rule in LATE_RULES))
+            for delay in DELAYS
+        ),
+    )
+
+
+def late_figure(outcomes: Outcomes, size: Size) -> Picture:
+    """Regret of every rule over that of expected merit by world; the silent action's share over time."""
+    figure, (worlds, share) = figures.canvas(size, panels=2, width=9.6, height=5.0)
+    rows = [(kind, delay) for kind in KINDS if kind != SILENT for delay in DELAYS]
+    gaps = np.repeat(np.arange(len(rows) // len(DELAYS)), len(DELAYS)) * 0.6
+    places = -(np.arange(len(rows)) + gaps)
+    others = [rule for rule in LATE_RULES if rule != MERIT]
+    for i, name in enumerate(others):
+        rule, at = LATE_RULES[name], places + 0.16 * ((len(others) - 1) / 2 - i)
+        ratios = [over(outcomes, late_key(*row, name), late_key(*row, MERIT)) for row in rows]
+        values, reach = figures.error_bars(ratios)
+        style: dict[str, Any] = {"color": rule.colour, "marker": rule.marker, "label": rule.label}
+        worlds.errorbar(values, at, xerr=reach, ms=5, lw=0, elinewidth=1.1, **style)
+    worlds.axvline(1.0, color=RULES[MERIT].colour, lw=1.1, ls="--", label="expected merit")
+    worlds.set_yticks(places, [_row_label(kind, delay) for kind, delay in rows])
+    worlds.set_ylim(places[-1] - 0.7, places[0] + 0.7)
+    figures.plain_log(worlds.xaxis, (0.5, 0.7, 1, 1.5, 2, 3, 5, 10))
+    worlds.set_xlabel("fairness regret at T, over expected merit's")
+    worlds.set_title("(a) left of the dashed line: better than ours")
+    for name, rule in LATE_RULES.items():
+        outcome = outcomes[late_key(SILENT, DELAYS[1], name)]
+        figures.draw_curve(share, outcome.rounds, outcome.weakest, rule.label, rule.colour)
+    share.set_ylim(0, ALIKE + 0.2)
+    figures.level(share)
+    round_axis(share)
+    share.set_ylabel("share of exposure, over the fair share")
+    share.set_title(f"(b) one of {ALIKE} that never answers")
+    figures.legend_below(figure, worlds)
+    run = outcomes[late_key(POSITIVE, 0, MERIT)]
+    return Picture(
+        "exp9-late",
+        f"Exp 9, late rewards, T = {number(run.rounds[-1])}, {run.seeds.size} paired seeds, each agent alone; "
+        "every reward takes the same number of rounds. (a) Fairness regret of other rules over that of "
+        "expected merit, with 95 % intervals. “Before” is expected merit without saturation, with a prior of "
+        f"mean 0 and sd 5/c. (b) What one of {ALIKE} equally good actions is shown over what it is due, if "
+        f"its rewards never come and those of the others {DELAYS[1]} rounds late: means with 95 % bands; 1 "
+        "(dashed) is fair. The same colours.",
+        figure,
+    )
+
+
+def _row_label(kind: str, delay: int) -> str:
+    """The delay, and on the first row of a kind the kind as well."""
+    return f"{KINDS[kind][0]}; {when(delay)}" if delay == DELAYS[0] else when(delay)
