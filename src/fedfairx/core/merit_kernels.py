@@ -29,7 +29,7 @@ KIND, FIRST, SECOND, THIRD, LOW, HIGH, ADDRESS, MOST_VARIANCE = range(8)
 MERIT_ROWS = 8
 #: κ: the most that uncertainty may add to the logarithm of a merit e^{cμ}: a factor of 55.
 MOST_BONUS = 4.0
-UNLIMITED = 1e100  # s² in place of ∞, for which v·s²/(v + s²) would be NaN
+UNLIMITED = 1e30  # κ in place of ∞, for which v·s²/(v + s²) would be NaN
 TINY = 1e-300  # a factor below it would overflow when it is scaled up
 
 
@@ -44,7 +44,7 @@ def table(merits: Sequence[Merit], most_bonus: float = MOST_BONUS) -> Array:
 
 def most_variance(merit: Merit, most_bonus: float = MOST_BONUS) -> float:
     """s², at which the variance of an expected reward saturates: for e^{cμ}, c²s²/2 = κ, `most_bonus`."""
-    return min(2.0 * most_bonus * (merit.reward_scale / STEEPNESS_SCALE) ** 2, UNLIMITED)
+    return 2.0 * min(most_bonus, UNLIMITED) * (merit.reward_scale / STEEPNESS_SCALE) ** 2
 
 
 def quadrature_for(merits: Sequence[Merit]) -> bool | None:

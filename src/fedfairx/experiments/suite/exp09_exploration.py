@@ -478,7 +478,7 @@ def joining_figure(outcomes: Outcomes, size: Size) -> Picture:
 
 QUESTION = (
     "What does optimism cost in fairness, and which rule of exploring costs least? Every rule in "
-    f"{len(WORLDS)} worlds, {worlds.SEEDS} seeds each at full size; where rewards are late, newcomers join or "
-    "one action never answers; and when joining a private federation pays."
+    f"{len(WORLDS)} worlds, {worlds.SEEDS} seeds each at full size; where rewards are late, newcomers join "
+    "or one action never answers; and when joining a private federation pays."
 )
 EXPERIMENT = Experiment("exp9", "How to explore fairly", QUESTION, runs, score, plot)

@@ -113,14 +113,15 @@ def late_scores(outcomes: Outcomes) -> Scores:
                 outcomes,
                 (JOINING,),
                 NEWCOMER,
-                "late rewards: with newcomers, much less regret than before saturation (ours, not the paper's)",
+                "late rewards: with newcomers, much less regret than before saturation (ours, not the "
+                "paper's)",
             ),
             _against_before(
                 outcomes,
                 (POSITIVE,),
                 MORE,
-                "late rewards: where long rows are better, not much more regret than before saturation (ours, "
-                "not the paper's)",
+                "late rewards: where long rows are better, not much more regret than before saturation "
+                "(ours, not the paper's)",
             ),
             _silent_claim(outcomes),
             _nowhere_worse(outcomes),
@@ -161,8 +162,8 @@ def _nowhere_worse(outcomes: Outcomes) -> Claim:
     ]
     return Claim(
         "late rewards: in no world has another rule less regret than expected merit (ours, not the paper's)",
-        f"nowhere in the {len(KINDS) * len(DELAYS)} worlds does the 95 % interval of its fairness regret over "
-        "that of another rule lie above 1",
+        f"nowhere in the {len(KINDS) * len(DELAYS)} worlds does the 95 % interval of its fairness regret "
+        "over that of another rule lie above 1",
         f"worse in: {'; '.join(worse)}" if worse else "worse in no world",
         holds(not worse),
     )
@@ -225,12 +226,12 @@ def late_figure(outcomes: Outcomes, size: Size) -> Picture:
     run = outcomes[late_key(POSITIVE, 0, MERIT)]
     return Picture(
         "exp9-late",
-        f"Exp 9, late rewards, T = {number(run.rounds[-1])}, {run.seeds.size} paired seeds, each agent alone; "
-        "every reward takes the same number of rounds. (a) Fairness regret of other rules over that of "
-        "expected merit, with 95 % intervals. “Before” is expected merit without saturation, with a prior of "
-        f"mean 0 and sd 5/c. (b) What one of {ALIKE} equally good actions is shown over what it is due, if "
-        f"its rewards never come and those of the others {DELAYS[1]} rounds late: means with 95 % bands; 1 "
-        "(dashed) is fair. The same colours.",
+        f"Exp 9, late rewards, T = {number(run.rounds[-1])}, {run.seeds.size} paired seeds, each agent "
+        "alone; every reward takes the same number of rounds. (a) Fairness regret of other rules over that "
+        "of expected merit, with 95 % intervals. “Before” is expected merit without saturation, with a prior "
+        f"of mean 0 and sd 5/c. (b) What one of {ALIKE} equally good actions is shown over what it is due "
+        f"where its rewards never come and those of the others come {DELAYS[1]} rounds late, in the same "
+        "colours: means with 95 % bands; 1 (dashed) is fair.",
         figure,
     )
 
