@@ -45,6 +45,12 @@ def test_what_is_not_known_has_no_middle() -> None:
     assert "nan" not in charts.intervals(row, 1.0)
 
 
+def test_numbers_of_a_narrow_axis_do_not_touch() -> None:
+    assert re.findall(r">([0-9]+) %<", charts.axis(1.0)) == ["0", "50", "100"]
+    assert charts.axis(1.0).count("<line") == 5
+    assert re.findall(r">([0-9]+) %<", charts.axis(0.6)) == ["0", "20", "40", "60"]
+
+
 def test_a_policy_fills_its_line() -> None:
     options = [Option("a", 0.25, False), Option("b", 0.75, True)]
     text = charts.policy(options)

@@ -41,13 +41,14 @@ def _step(length: float) -> float:
 
 
 def axis(scale: float) -> Markup:
-    """The scale above a table's figures."""
-    marks = "".join(
+    """The scale above a table's figures. Of five ticks, every second has its number, so that none touch."""
+    places = ticks(scale)
+    marks = [f'<line x1="{_x(tick, scale)}" x2="{_x(tick, scale)}" y1="15" y2="19"/>' for tick in places]
+    marks += [
         f'<text x="{_x(tick, scale)}" y="11" text-anchor="{_anchor(tick, scale)}">{_percent(tick)}</text>'
-        f'<line x1="{_x(tick, scale)}" x2="{_x(tick, scale)}" y1="15" y2="19"/>'
-        for tick in ticks(scale)
-    )
-    return Markup(f'<svg class="axis" height="20" aria-hidden="true">{marks}</svg>')
+        for tick in (places[::2] if len(places) == 5 else places)
+    ]
+    return Markup(f'<svg class="axis" height="20" aria-hidden="true">{"".join(marks)}</svg>')
 
 
 def intervals(row: Row, scale: float) -> Markup:
