@@ -22,6 +22,18 @@ def test_three_workers(capsys: pytest.CaptureFixture[str]) -> None:
     assert shares.mean(axis=0) == pytest.approx(np.array([1, 2, 4]) / 7, rel=0.1)
 
 
+@pytest.mark.long
+def test_couriers(capsys: pytest.CaptureFixture[str]) -> None:
+    """Fixed seeds; what it prints is what the how-to shows."""
+    result = runpy.run_path(str(EXAMPLES / "couriers.py"), run_name="__main__")
+    page = (EXAMPLES.parent / "docs" / "howto" / "describe-features.md").read_text(encoding="utf-8")
+    assert capsys.readouterr().out in page
+    rows = result["deliver"](1)
+    assert rows["largest"][:300].max() < 1 / 3  # before any reward
+    assert rows["apart"][-1_000:].mean() < 0.5 * rows["equal"][-1_000:].mean()
+    assert rows["new shown"].sum() == pytest.approx(rows["new due"].sum(), rel=0.2)
+
+
 def test_it_is_short_enough_for_the_readme() -> None:
     lines = (EXAMPLES / "three_workers.py").read_text().splitlines()
     assert len([line for line in lines[5:] if line.strip()]) <= 17

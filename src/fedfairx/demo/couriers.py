@@ -65,6 +65,15 @@ class Order:
         ]
 
     @property
+    def request(self) -> dict[str, Any]:
+        """What a service is asked: the order, and the couriers near it by name, with their group."""
+        actions = [
+            {"id": each.name, "group": each.group, "features": row}
+            for each, row in zip(self.near, self.rows, strict=True)
+        ]
+        return {"context": self.context, "actions": actions}
+
+    @property
     def chances(self) -> Array:
         """The probability of each courier to arrive in time, which no agent knows."""
         weather, fragile = self.context["weather"], self.context["fragile"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import random
 import tempfile
 import threading
@@ -15,15 +14,16 @@ from fedfairx.cli.common import Verb
 
 if TYPE_CHECKING:
     from fedfairx.client import Client
+    from fedfairx.demo.couriers import Couriers
     from fedfairx.service.server import Server
-
-ANSWERED = 0.9  # fraction of decisions that get a reward
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demo(Verb):
-    """Start a service with simulated traffic, and watch it learn to be fair. Six suppliers bid for orders.
-    Everything runs on this machine and is deleted afterwards.
+    """Start a service with simulated traffic, and watch it learn to be fair. Each order goes to one of eight
+    couriers nearby. Every 400 orders a courier leaves and another joins. Whether an order arrived in time is
+    known 300 to 900 orders later, and of 8 % never. Everything runs on this machine and is deleted
+    afterwards.
 
         fedfairx demo
         fedfairx demo --port 8080 --rate 100
@@ -46,7 +46,7 @@ class Demo(Verb):
         require(self.rate > 0, "--rate", "must be > 0", self.rate)
         with needs("service,client"):
             from fedfairx.client import Client
-            from fedfairx.demo.market import FEATURES
+            from fedfairx.demo.couriers import FEATURES, SHARED, Couriers
             from fedfairx.service.factory import open_service
             from fedfairx.service.server import serve
 
@@ -56,29 +56,30 @@ class Demo(Verb):
                 f"a service with simulated traffic runs at {url} (Ctrl-C ends it); for instance", flush=True
             )
             print(f"  curl {url}/v1/model", flush=True)
-            traffic = Traffic(Client(url), self.rate, self.seconds, server)
+            traffic = Traffic(Couriers(), Client(url), self.rate, self.seconds, server)
             threading.Thread(target=traffic.run, daemon=True).start()
 
         with tempfile.TemporaryDirectory(prefix="fedfairx-demo-") as folder, suppress(KeyboardInterrupt):
-            given = {"data": self.data or folder, "features": FEATURES, "intercept": True, "port": self.port}
-            settings = load({**given, "log_level": "warning"}, environment={})
+            given = {"data": self.data or folder, "name": "couriers", "features": FEATURES, "shared": SHARED}
+            settings = load({**given, "port": self.port, "log_level": "warning"}, environment={})
             serve(open_service(settings), begun=begun)
         return 0
 
 
 class Traffic:
-    """Orders for which the service chooses a supplier, and whose rewards come later."""
+    """Orders for which the service chooses a courier, and whose rewards come later."""
 
-    def __init__(self, client: Client, rate: float, seconds: float | None, server: Server) -> None:
-        from fedfairx.demo.market import Market
-
+    def __init__(
+        self, city: Couriers, client: Client, rate: float, seconds: float | None, server: Server
+    ) -> None:
+        self._city = city
         self._client = client
         self._rate = rate
         self._end = None if seconds is None else time.monotonic() + seconds
         self._server = server
         self._random = random.Random()
-        self._market = Market()
-        self._waiting: list[tuple[float, str, float]] = []  # a heap: due, decision, reward
+        self._orders = 0
+        self._waiting: dict[int, list[tuple[str, float]]] = {}  # decisions and rewards that an order brings
 
     def run(self) -> None:
         from fedfairx.client import ServiceError
@@ -86,19 +87,16 @@ class Traffic:
         while not self._server.should_exit:
             with suppress(ServiceError):  # the service may be stopping
                 self._order()
-                while self._waiting and self._waiting[0][0] < time.monotonic():
-                    _, identity, reward = heapq.heappop(self._waiting)
+                for identity, reward in self._waiting.pop(self._orders, []):
                     self._client.observe(identity, reward=reward)
             if self._end is not None and time.monotonic() > self._end:
                 self._server.stop()
             time.sleep(self._random.expovariate(self._rate))
 
     def _order(self) -> None:
-        from fedfairx.demo.market import request, rewards
-
-        offers = self._market.offers(1)
-        decision = self._client.decide(**request(offers[0]))
-        if self._random.random() < ANSWERED:
-            due = time.monotonic() + self._random.uniform(0.0, 3.0)
-            (reward,) = rewards(offers, [decision.action], self._market.luck(1))
-            heapq.heappush(self._waiting, (due, decision.id, reward))
+        order = self._city.order()
+        self._orders += 1
+        decision = self._client.decide(**order.request)
+        if order.after is not None:
+            due = self._waiting.setdefault(self._orders + order.after, [])
+            due.append((decision.id, order.reward(decision.action)))
