@@ -6,12 +6,14 @@ import csv
 import re
 from collections.abc import Iterator
 from html import unescape
+from pathlib import Path
 
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
 import fedfairx as ffx
+from fedfairx.demo.couriers import FEATURES, SHARED, Couriers
 from fedfairx.service.pages import PAGES, jinja
 from fedfairx.service.pages.pagination import LINES
 from fedfairx.storage.records import DecisionNote
@@ -321,3 +323,20 @@ def test_the_first_day_has_estimates(tmp_path) -> None:
             assert row["estimate"]["low"] < 0.05
             assert row["estimate"]["high"] > 0.95
         assert "estimated under the model" in client.get("/exposure").text
+
+
+def test_pages_of_the_demonstration_show_no_rounding_and_the_right_batch(tmp_path: Path) -> None:
+    """Couriers of an order have its features and the constant in common, so these explain nothing."""
+    city = Couriers(seed=0)
+    with looking(str(tmp_path / "agent.sqlite"), features=FEATURES, shared=SHARED) as client:
+        for _ in range(20):
+            order = city.order()
+            made = client.post("/v1/decisions", json=order.request).json()
+            answer = {"reward": order.reward(made["action"])}
+            client.put(f"/v1/decisions/{made['decision_id']}/reward", json=answer)
+        assert "–<small>after 560 rewards</small>" in client.get("/").text  # ten for each of 56 columns
+        page = client.get(f"/decisions/{made['decision_id']}").text
+    why = page[page.index("Why this share") : page.index("Chosen from")]
+    assert "smaller ones" in why
+    assert not re.search(r"e−1\d", why)
+    assert "intercept" not in why

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 MOST_LINES = 10_000  # in a file
 MOST_PARTS = 25  # contributions that are drawn
+NEGLIGIBLE = 1e-9  # contributions up to this are rounding: what all actions of a decision have in common
 LARGEST = 2**53  # number of a decision
 
 
@@ -122,13 +123,14 @@ def _why(found: Explanation, asked: str, taken: int) -> View:
     split = one.uncertainties or [0.0] * len(found.columns)
     parts = [Part(*each) for each in zip(found.columns, one.contributions, split, strict=True)]
     parts.sort(key=lambda part: -abs(part.value + part.unsure))
-    drawn, others = parts[:MOST_PARTS], parts[MOST_PARTS:]
+    count = sum(abs(part.value + part.unsure) > NEGLIGIBLE for part in parts)
+    drawn, others = parts[: min(count, MOST_PARTS)], parts[min(count, MOST_PARTS) :]
     ends = [end for part in drawn for end in (part.value, part.unsure)]
     return {
         "explanation": found,
         "one": one,
         "parts": drawn,
-        "others": sum(part.value + part.unsure for part in others),
+        "others": round(sum(part.value + part.unsure for part in others), 9) + 0.0,  # not -0
         "left": len(others),
         "range": Range.around([*ends, one.uncertainty or 0.0, one.log_merit or 0.0]),
     }

@@ -65,7 +65,7 @@ async def overview(served: ServedAgent, _query: QueryParams, exact: bool) -> Vie
     looked, ready = await served.exposures.look(exact=exact), await served.ready()
     change, earned = await served.exposures.change(), await served.exposures.earnings()
     view = await asyncio.to_thread(_overview, served, looked, change, ready, exact)
-    return {**view, "earned": earned}
+    return {**view, "earned": earned, "batch": batch_of(served.agent.dimension)}
 
 
 def _overview(
