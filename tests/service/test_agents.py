@@ -844,3 +844,25 @@ def test_warnings_are_logged_by_agent_and_shown_to_admins(
         for served in client.app_service.agents.open.values():  # type: ignore[attr-defined]
             served.log_warnings()
         assert caplog.text.count("contexts are longer") == 2
+
+
+@pytest.mark.parametrize("made_by", ["request", "settings"])
+def test_the_window_of_the_process_is_for_agents_without_one(place: str, made_by: str) -> None:
+    """Also after a restart; an agent that was made with a window keeps its own."""
+    given = {"dimension": 3} if made_by == "settings" else {}
+    with serving(place, **given) as client:
+        if made_by == "request":
+            make(client, "plain", {"dimension": 3})
+            make(client, "own", {"dimension": 3, "window": 60.0})
+    for window in (3_600.0, 7_200.0):
+        with serving(place, window=window) as client:
+            agents = client.app_service.agents
+            assert agents.default.agent.window == agents.default.settings.window == window
+            if made_by == "request":
+                make(client, "later", {"dimension": 3})
+                assert decided(client, "later")
+                assert decided(client, "own")
+                assert agents.open["later"].agent.window == window
+                assert agents.open["own"].agent.window == 60.0
+    with serving(place) as client:  # it is given at each start
+        assert client.app_service.agents.default.agent.window is None

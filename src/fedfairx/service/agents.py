@@ -51,7 +51,7 @@ class Agents:
 
     def start(self) -> None:
         """Open the agent of the service's own settings, or the first one, and members of federations."""
-        if self._settings.given & {*OF_AGENT, "name", "federation"}:
+        if self._settings.given & {*OF_AGENT, "name", "federation"} - {"window"}:  # it is of all agents
             self._default = self._open_own()
         else:
             for name in [name for name, row in self.known.items() if row.made][:1]:

@@ -24,6 +24,7 @@ from fedfairx.core.statistics import unpack
 from fedfairx.errors import StorageError
 from fedfairx.fairness import Exposure, Logged, exposure
 from fedfairx.fairness.change_test import Change, ChangeTest
+from fedfairx.service.arrivals import Arrivals, ArrivalTable
 from fedfairx.service.earnings import Earnings, LiftReader
 from fedfairx.service.published import Published, Sums, batch_of, coarse
 from fedfairx.service.stretches import stretches
@@ -72,6 +73,8 @@ class ExposureCache:
         self._logged = _Logged()
         self._lift: LiftReader | None = None
         self._change, self._earnings = Change(), Earnings()
+        self._arrivals: Arrivals | None = None
+        self._arrived = ArrivalTable()
         self._change_until = -math.inf  # `_change` is current until then, by the monotonic clock
         self._looking: asyncio.Task[None] | None = None  # for a change
         self._publishing = threading.Lock()
@@ -84,6 +87,7 @@ class ExposureCache:
         """
         self._kept.clear()
         self._logged = _Logged()
+        self._arrivals = None
         self._outdated = True
 
     async def look(
@@ -116,6 +120,11 @@ class ExposureCache:
         await self._look_again()
         return self._earnings
 
+    async def arrivals(self) -> ArrivalTable:
+        """Whether rewards arrive, for each action and group."""
+        await self._look_again()
+        return self._arrived
+
     async def _look_again(self) -> None:
         if time.monotonic() > self._change_until:
             if self._looking is None or self._looking.done():
@@ -125,6 +134,7 @@ class ExposureCache:
     async def _look_for_change(self) -> None:
         began = time.monotonic()
         try:
+            self._arrived = await asyncio.to_thread(self._read_arrivals)
             published = await asyncio.to_thread(self._update_published)
         except StorageError:
             return
@@ -132,6 +142,17 @@ class ExposureCache:
         self._change = replace(found, evidence=float(f"{found.evidence:.3g}"))
         self._earnings = Earnings.of(published.total, published.count, self._lift)
         self._change_until = time.monotonic() + max(FRESH, COST * (time.monotonic() - began))
+
+    def _read_arrivals(self) -> ArrivalTable:
+        settings = self._settings
+        if self._arrivals is None:
+            self._arrivals = Arrivals(
+                self._agent.journal,
+                most=settings.exposure_decisions,
+                window=settings.window,
+                default_reward=settings.default_reward is not None,
+            )
+        return self._arrivals.update()
 
     def _make(self, since: float | None, until: float | None, exact: bool) -> ExposureSnapshot:
         began = time.monotonic()

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from fedfairx.agent.agent import Agent
 from fedfairx.fairness.change_test import Change
+from fedfairx.fairness.missing_test import Missing
 from fedfairx.service import schemas
 from fedfairx.service.earnings import Earnings
 from fedfairx.service.federation import Membership
@@ -58,6 +59,10 @@ METRICS: dict[str, Described] = {
     "lift": Described("Reward of live decisions minus that of controls.", _AGENT),
     "lift_low": Described("Lower end of the lift's interval, at all times.", _AGENT),
     "lift_high": Described("Upper end of the lift's interval, at all times.", _AGENT),
+    "rewards_missing": Described(
+        "Decisions without a reward, of actions and groups with more of them than others.",
+        ("agent", "kind", "name"),
+    ),
     "observed": Described("Rewards that the model has learnt from.", _AGENT),
     "records_clipped": Described("Records that the privacy bounds moved.", _AGENT),
     "releases": Described("Releases made.", _AGENT),
@@ -240,7 +245,9 @@ def storage_metrics(log: Log, *, waiting: int) -> Iterator[Metric]:
     yield from metric("clock_went_back_total", log.clock_went_back)
 
 
-def agent_metrics(agent: Agent, told: schemas.Privacy, change: Change, earned: Earnings) -> Iterator[Metric]:
+def agent_metrics(
+    agent: Agent, told: schemas.Privacy, change: Change, earned: Earnings, missing: Iterable[Missing]
+) -> Iterator[Metric]:
     """The state of the agent; `told` is what the caller may see of its privacy."""
     yield from metric("pending", agent.pending)
     oldest = agent.oldest_pending
@@ -252,6 +259,8 @@ def agent_metrics(agent: Agent, told: schemas.Privacy, change: Change, earned: E
         yield from metric("lift", earned.lift.value)
         yield from metric("lift_low", earned.lift.low)
         yield from metric("lift_high", earned.lift.high)
+    lacking = [({"kind": one.kind, "name": one.name}, one.shown - one.came) for one in missing]
+    yield from metric("rewards_missing", lacking)
     yield from metric("observed", agent.observed)
     yield from metric("records_clipped", told.clipped)
     yield from metric("releases", agent.released)

@@ -654,6 +654,44 @@ class ExposureTable(Struct):
     claims: list[str]
 
 
+class ArrivalSeen(Struct):
+    """What became of the decisions that showed an action or a group; withdrawn ones are not counted.
+
+    waiting: Decisions whose reward may still come.
+    expired: Decisions whose window is past.
+    oldest_waiting: When the oldest one that waits was made, in seconds since 1970.
+    missing: Whether more of its rewards are missing than of the others, beyond chance.
+    """
+
+    name: str
+    decisions: Annotated[int, Meta(ge=0)]
+    rewards: Annotated[int, Meta(ge=0)]
+    waiting: Annotated[int, Meta(ge=0)]
+    expired: Annotated[int, Meta(ge=0)]
+    oldest_waiting: float | None
+    missing: bool
+
+
+class RewardsSeen(Struct):
+    """For how many decisions a reward came, of each action and group.
+
+    missing: A sentence for each action and group of which more rewards are missing than of the others.
+    tested: Decisions that were tested.
+    age: The age, in seconds, by which a reward must have come so as not to be missing in the test; null while
+        too few have come.
+    error: The probability, at most, that anything is ever called missing if all rewards are missing alike.
+    untested: Why nothing is tested; empty if it is.
+    """
+
+    actions: list[ArrivalSeen]
+    groups: list[ArrivalSeen]
+    missing: list[str]
+    tested: Annotated[int, Meta(ge=0)]
+    age: float | None
+    error: float
+    untested: str
+
+
 #: The range of a number, the levels of a category, or "bool".
 Kind = Annotated[list[Number | Name], Meta(min_length=1)] | Literal["bool"]
 

@@ -103,7 +103,8 @@ class Settings:
     partners: for a member of a federation, whether its peers' parameters may differ from its own.
     person_records: records of one person that enter, where a person is to be private.
     keep: how long contexts of decisions are kept, as 400d; all are, if not given. docs/howto/delete-data.md.
-    window: seconds after which a reward is no longer waited for.
+    window: seconds after which a reward is no longer waited for, also of agents made without a window;
+        docs/howto/late-and-missing-rewards.md.
     default_reward: reward that is learnt when the window is past; nothing if not given.
     mode: shadow takes the caller's baseline and records what the policy would have drawn.
     control_share: share of live decisions that keep the baseline.
@@ -224,7 +225,7 @@ def load(
 
 
 def for_agent(service: Settings, name: str, values: Mapping[str, Any], *, federation: str = "") -> Settings:
-    """The settings of an agent that a request makes: its own, and those of the service.
+    """The settings of an agent that a request makes: its own, and those of the service, with its window.
 
     values: by the names in `OF_AGENT`, as a TOML file would have them.
     """
@@ -232,6 +233,8 @@ def for_agent(service: Settings, name: str, values: Mapping[str, Any], *, federa
     given = {key: known[key].read(value, "in the body") for key, value in values.items()}
     shared = {item.name: getattr(service, item.name) for item in fields(Settings)}
     shared = {key: value for key, value in shared.items() if key not in OF_AGENT}
+    if service.window is not None:
+        given.setdefault("window", service.window)
     shared |= {"name": name, "federation": federation, "given": frozenset({*given, "name"})}
     return check(Settings(**shared | given))
 

@@ -6,7 +6,7 @@ import functools
 import json
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -109,6 +109,39 @@ def length_and_head(journal: Journal, *, before: int) -> tuple[int, str]:
         newest = f"SELECT seq, seal FROM {table} WHERE agent = ? AND seq < ? ORDER BY seq DESC LIMIT 1"
         last = max([last, *((int(seq), bytes(seal)) for seq, seal in read(newest, values))])
     return length, last[1][DIGEST].hex()
+
+
+class Choice(NamedTuple):
+    """What a decision showed: rows of its actions, in several slots or one, and the JSON of their labels."""
+
+    seq: int
+    time: float  # seconds since 1970
+    shown: list[int]
+    several: bool
+    names: str | None
+    groups: str | None
+
+
+def choices(journal: Journal, *, first: int, end: int) -> Iterator[Choice]:
+    """What each decision from number `first` on and before `end` showed, without contexts and policies."""
+    question = (
+        "SELECT d.seq, d.time, d.action, d.names, d.groups, d.slots FROM decisions d "
+        f"WHERE d.agent = ? AND {WITH_CONTENT} AND d.seq < ? AND d.seq > ? ORDER BY d.seq LIMIT ?"
+    )
+    rows = pages(journal.log.database.read, question, (journal.agent, end), after=first - 1)
+    for seq, time, action, names, groups, slots in rows:
+        shown = [action] if slots is None else json.loads(slots)["shown"]
+        yield Choice(seq, time / 1e6, shown, slots is not None, names, groups)
+
+
+def outcomes(journal: Journal, *, first: int, end: int) -> Iterator[tuple[int, int, str, float]]:
+    """First outcomes from number `first` on and before `end`: decision, slot, status and time."""
+    question = (
+        "SELECT seq, decision, slot, status, time FROM outcomes WHERE agent = ? AND turn = 0 AND seq < ? "
+        "AND seq > ? ORDER BY seq LIMIT ?"
+    )
+    rows = pages(journal.log.database.read, question, (journal.agent, end), after=first - 1)
+    return ((int(number), int(slot), str(status), when / 1e6) for _, number, slot, status, when in rows)
 
 
 def last_of(journal: Journal, count: int, *, first: int, end: int) -> int:

@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Route
 
 from fedfairx.service import serializers
 from fedfairx.service.auth import may_use, refuse_other_agents, sees_exact
-from fedfairx.service.pages import access, decision_pages, exposure_page, model_page, page_data
+from fedfairx.service.pages import access, decision_pages, exposure_page, model_page, page_data, rewards_page
 from fedfairx.service.pages.jinja import HEADERS, csv_file, page, static
 from fedfairx.service.problems import KINDS, ProblemError, problem_of
 from fedfairx.service.served_agent import ServedAgent
@@ -31,6 +31,7 @@ Show = Callable[[ServedAgent, QueryParams, bool], Awaitable[page_data.View]]
 PAGES: dict[str, tuple[str, Show]] = {
     "overview": ("/", page_data.overview),
     "exposure": ("/exposure", exposure_page.exposure),
+    "rewards": ("/rewards", rewards_page.rewards),
     "model": ("/model", model_page.model),
     "decisions": ("/decisions", decision_pages.decisions),
     "privacy": ("/privacy", page_data.privacy),

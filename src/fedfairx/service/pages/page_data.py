@@ -13,6 +13,7 @@ from starlette.datastructures import QueryParams
 from fedfairx.core.slates import ONE, Weights
 from fedfairx.fairness.change_test import Change
 from fedfairx.fairness.exposure_table import ABOVE, BELOW
+from fedfairx.fairness.missing_test import Missing
 from fedfairx.service import serializers
 from fedfairx.service.exposure_cache import ExposureSnapshot
 from fedfairx.service.federation import PATIENCE, REFUSED, UNKNOWN, expiry_text
@@ -20,7 +21,7 @@ from fedfairx.service.pages.formatting import count, percent, sentence
 from fedfairx.service.published import batch_of
 from fedfairx.service.stretches import stretches
 from fedfairx.storage.queries import first_time
-from fedfairx.util.formatting import duration
+from fedfairx.util.formatting import counted, duration
 
 if TYPE_CHECKING:
     from fedfairx.agent.agent import Agent
@@ -64,12 +65,18 @@ def frame(served: ServedAgent, *, agents: Sequence[str], signed_in: bool, exact:
 async def overview(served: ServedAgent, _query: QueryParams, exact: bool) -> View:
     looked, ready = await served.exposures.look(exact=exact), await served.ready()
     change, earned = await served.exposures.change(), await served.exposures.earnings()
-    view = await asyncio.to_thread(_overview, served, looked, change, ready, exact)
+    missing = (await served.exposures.arrivals()).missing
+    view = await asyncio.to_thread(_overview, served, looked, change, missing, ready, exact)
     return {**view, "earned": earned, "batch": batch_of(served.agent.dimension)}
 
 
 def _overview(
-    served: ServedAgent, looked: ExposureSnapshot, change: Change, ready: bool, exact: bool
+    served: ServedAgent,
+    looked: ExposureSnapshot,
+    change: Change,
+    missing: Sequence[Missing],
+    ready: bool,
+    exact: bool,
 ) -> View:
     agent, counts = served.agent, served.counters.by_status(served.journal)
     waiting = next(iter(served.journal.decisions(status="pending", limit=1)), None)
@@ -78,6 +85,7 @@ def _overview(
     return {
         "attention": [
             *_attention(served, looked, oldest, ready),
+            *_missing_attention(missing),
             *([Attention("warn", "Merit may have changed", str(change))] if change.alarm else []),
             *(Attention("warn", "Numbers of an unexpected size", sentence(text)) for text in warned),
             *_privacy_attention(served, exact),
@@ -154,6 +162,18 @@ def _attention(
         age = duration(time.time() - oldest)
         detail = f"The oldest decision has waited {age} for its reward, and no window ends it."
         found.append(Attention("warn", "Rewards are missing", detail, "decisions"))
+    return found
+
+
+def _missing_attention(missing: Sequence[Missing]) -> list[Attention]:
+    """Actions and groups of which more rewards are missing than of the others."""
+    found = []
+    for kind in ("action", "group"):
+        rows = sorted((each for each in missing if each.kind == kind), key=lambda each: each.came - each.shown)
+        if rows:
+            title = f"Rewards of {counted(len(rows), kind)} are missing"
+            shown = ". ".join(map(str, rows[:5])) + (". And others" if len(rows) > 5 else "")
+            found.append(Attention("bad", title, f"{shown}.", "rewards"))
     return found
 
 

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from fedfairx.errors import StorageError
 from fedfairx.fairness.change_test import Change
 from fedfairx.service import schemas, serializers
+from fedfairx.service.arrivals import ArrivalTable
 from fedfairx.service.auth import may_use, refuse_other_agents, sees_exact
 from fedfairx.service.earnings import Earnings
 from fedfairx.service.endpoint import endpoint
@@ -46,10 +47,11 @@ async def metrics(service: Service, request: Request) -> Response:
     shown = [served for name, served in list(agents.open.items()) if may_use(request, name)]
     changes = await asyncio.gather(*(served.exposures.change() for served in shown))
     earnings = await asyncio.gather(*(served.exposures.earnings() for served in shown))
+    arrivals = await asyncio.gather(*(served.exposures.arrivals() for served in shown))
 
-    def state(served: ServedAgent, change: Change, earned: Earnings) -> list[Metric]:
+    def state(served: ServedAgent, change: Change, earned: Earnings, arrived: ArrivalTable) -> list[Metric]:
         told = serializers.privacy(served.agent, exact=exact)
-        found = [*agent_metrics(served.agent, told, change, earned)]
+        found = [*agent_metrics(served.agent, told, change, earned, arrived.missing)]
         if served.membership is not None:
             found += federation_metrics(served.membership, exact=exact)
         return found
@@ -57,8 +59,8 @@ async def metrics(service: Service, request: Request) -> Response:
     def read() -> list[str]:
         counts = [(name, each.all()) for name, each in list(agents.metrics.items()) if may_use(request, name)]
         states = [
-            (served.agent.name, state(served, change, earned))
-            for served, change, earned in zip(shown, changes, earnings, strict=True)
+            (each[0].agent.name, state(*each))
+            for each in zip(shown, changes, earnings, arrivals, strict=True)
         ]
         return [*lines(labelled([*counts, *states]))]
 

@@ -1,0 +1,47 @@
+"""Whether rewards arrive, as the page of rewards shows it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from starlette.datastructures import QueryParams
+
+from fedfairx.fairness.missing_test import ERROR
+from fedfairx.service.pages.page_data import View
+from fedfairx.service.pages.pagination import Keys, listed
+
+if TYPE_CHECKING:
+    from fedfairx.service.served_agent import ServedAgent
+
+ARRIVED: Keys = {
+    "name": lambda row: row.name.casefold(),
+    "decisions": lambda row: row.decisions,
+    "rewards": lambda row: row.rewards,
+    "waiting": lambda row: row.waiting,
+    "expired": lambda row: row.expired,
+    "oldest": lambda row: -(row.oldest or math.inf),
+    "missing": lambda row: row.missing is not None,
+}
+
+
+async def rewards(served: ServedAgent, query: QueryParams, _exact: bool) -> View:
+    table = await served.exposures.arrivals()
+    actions, groups = (
+        listed(rows, query, ARRIVED, lambda row: row.name) for rows in (table.actions, table.groups)
+    )
+    return {
+        "table": table,
+        "actions": actions,
+        "groups": groups,
+        "error": ERROR,
+        "window": served.settings.window,
+        "csv": [
+            ["kind", "name", "decisions", "rewards", "waiting", "expired", "oldest_waiting", "missing"],
+            *(
+                [kind, *row[:-1], int(row.missing is not None)]
+                for kind, rows in (("action", actions.matching), ("group", groups.matching))
+                for row in rows
+            ),
+        ],
+    }
