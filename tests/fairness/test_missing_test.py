@@ -85,9 +85,7 @@ def test_the_mean_of_the_evidence_is_at_most_one(weights: tuple[float, ...]) -> 
             action, given, reward = one
             test = MissingTest()
             groups = ["x", "y", "x"]
-            test.add(
-                [Logged(exposures, action, names=NAMES[:3], groups=groups, slots=given, reward=reward)]
-            )
+            test.add([Logged(exposures, action, names=NAMES[:3], groups=groups, slots=given, reward=reward)])
             found = [evidence(test, "action", name) for name in NAMES[:3]]
             means += chance * np.array([*found, *(evidence(test, "group", name) for name in "xy")])
         assert (means <= 1 + 1e-9).all()
@@ -126,9 +124,9 @@ def world(
 @pytest.mark.parametrize(
     ("missing", "more"),
     [
-        (lambda t, a: 0.08, {}),
-        (lambda t, a: 0.9 if t // 100 % 3 == 2 else 0.05, {"newcomer": 400, "moving": 0.1}),
-        (lambda t, a: 0.5, {"newcomer": 600, "moving": 0.3}),
+        (lambda _t, _a: 0.08, {}),
+        (lambda t, _a: 0.9 if t // 100 % 3 == 2 else 0.05, {"newcomer": 400, "moving": 0.1}),
+        (lambda _t, _a: 0.5, {"newcomer": 600, "moving": 0.3}),
     ],
     ids=["few", "outages", "half"],
 )
@@ -139,24 +137,27 @@ def test_false_alarms_are_rare(missing: Callable[[int, int], float], more: dict[
 def test_rewards_that_never_come_are_found() -> None:
     """After about 64 decisions of 7 actions; and the others are not called missing."""
     for seed in range(10):
-        test, first = world(seed, lambda t, a: 1.0 if a == 6 else 0.08, rounds=640)
+        test, first = world(seed, lambda _t, a: 1.0 if a == 6 else 0.08, rounds=640)
         assert first is not None
         assert first <= 160
         (found,) = test.found()
         assert (found.kind, found.name, found.came) == ("action", "c7", 0)
         assert found.others == pytest.approx(0.92, abs=0.05)
-        assert str(found) == f"c7: {found.shown} decisions, none with a reward; others {found.others:.0%}"
+        assert (
+            str(found)
+            == f"c7: {found.shown} decisions, none with a reward; others {100 * found.others:.0f} %"
+        )
 
 
 def test_half_of_the_rewards_missing_are_found() -> None:
     for seed in range(10):
-        _, first = world(seed, lambda t, a: 0.54 if a == 6 else 0.08, rounds=800)
+        _, first = world(seed, lambda _t, a: 0.54 if a == 6 else 0.08, rounds=800)
         assert first is not None
 
 
 def test_a_newcomer_and_a_late_break_are_found() -> None:
     for seed in range(5):
-        _, first = world(seed, lambda t, a: 1.0 if a == 6 else 0.08, newcomer=640)
+        _, first = world(seed, lambda _t, a: 1.0 if a == 6 else 0.08, newcomer=640)
         assert first is not None
         _, first = world(seed, lambda t, a: 1.0 if a == 6 and t >= 1920 else 0.08, rounds=2560)
         assert first is not None
@@ -171,7 +172,7 @@ def test_an_alarm_ends_once_rewards_come_again() -> None:
 
 
 def test_a_difference_of_some_percent_is_none() -> None:
-    assert world(3, lambda t, a: 0.03 if a == 6 else 0.01, rounds=6400)[1] is None
+    assert world(3, lambda _t, a: 0.03 if a == 6 else 0.01, rounds=6400)[1] is None
 
 
 def test_the_error_is_shared_by_all() -> None:

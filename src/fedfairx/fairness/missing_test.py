@@ -64,7 +64,8 @@ class Missing:
 
     def __str__(self) -> str:
         came = "none" if self.came == 0 else number(self.came)
-        return f"{self.name}: {counted(self.shown, 'decision')}, {came} with a reward; others {self.others:.0%}"
+        shown, others = counted(self.shown, "decision"), 100 * self.others
+        return f"{self.name}: {shown}, {came} with a reward; others {others:.0f} %"
 
 
 class _Evidence:
@@ -84,6 +85,8 @@ class _Evidence:
     def take(self, batch: Iterable[tuple[Block, Codes]], names: Iterable[str]) -> None:
         """Take the blocks of a batch, with the codes of their actions or groups among `names`."""
         known = self._labels.row(tuple(names))
+        if not known.size:
+            return
         self._grow()
         products, counts = np.ones((len(known), len(PARTS))), np.zeros((len(known), 2))
         tilts, there = np.zeros((len(known), len(PARTS))), np.zeros(len(known), dtype=np.bool_)
@@ -95,14 +98,14 @@ class _Evidence:
             chance = (sets.of_sets(block.policy) / most)[sets.first]
             code = codes[sets.first]
             row = np.broadcast_to(np.arange(len(codes))[:, None], codes.shape)
-            tilt = np.where(whole[row[sets.first]][:, None], _WITH, _WITHOUT)
             order = np.argsort(code, kind="stable")
-            ordered = code[order]
+            ordered, chance, answered = code[order], chance[order], whole[row[sets.first]][order]
             if ordered.size:
                 starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-                factors = 1.0 + chance[order, None] * np.expm1(tilt[order])
-                products[ordered[starts]] *= np.multiply.reduceat(factors, starts, axis=0)
                 there[ordered[starts]] = True
+                for k, (rise, fall) in enumerate(zip(np.expm1(_WITHOUT), np.expm1(_WITH), strict=True)):
+                    factors = 1.0 + chance * np.where(answered, fall, rise)
+                    products[ordered[starts], k] *= np.multiply.reduceat(factors, starts)
             rows = np.broadcast_to(np.arange(len(codes))[:, None], block.taken.shape)
             taken = codes[rows, block.taken]
             shown = taken >= 0
@@ -111,15 +114,16 @@ class _Evidence:
             counts[:, 1] += np.bincount(taken[shown & came], minlength=size)
             self._total += shown.size, came.sum()
             got = block.weights / most[rows, block.taken]
-            for counted, tilt in ((shown & whole[:, None], _WITH), (shown & ~came, _WITHOUT)):
-                tilts += np.bincount(taken[counted], got[counted], size)[:, None] * tilt
+            for which, tilt in ((shown & whole[:, None], _WITH), (shown & ~came, _WITHOUT)):
+                tilts += np.bincount(taken[which], got[which], size)[:, None] * tilt
         self._add(known[there], (tilts - np.log(products))[there], counts[there])
 
     def _grow(self) -> None:
         more = len(self._labels.numbers) - len(self._batches)
         if more:
             self._logs = np.pad(self._logs, ((0, more), (0, 0)), constant_values=-np.inf)
-            self._batches, self._evidence = np.pad(self._batches, (0, more)), np.pad(self._evidence, (0, more))
+            self._batches = np.pad(self._batches, (0, more))
+            self._evidence = np.pad(self._evidence, (0, more))
             self._counts = np.pad(self._counts, ((0, more), (0, 0)))
             self._before = np.vstack([self._before, np.tile(self._total, (more, 1))])
             self._needed = 1.0 / (self._error * spending(len(self._batches)))

@@ -68,9 +68,10 @@ class ArrivalRow(NamedTuple):
 
 
 class ArrivalTable(NamedTuple):
-    """All actions and groups. `tested` decisions were tested, each at an age of `age` seconds or an earlier one.
+    """All actions and groups, and what the test has found.
 
-    age: None while too few rewards have come.
+    tested: how many decisions were tested.
+    age: at which the next ones are, in seconds; None while too few rewards have come.
     why: why nothing is tested; empty if it is.
     """
 
@@ -110,7 +111,9 @@ class Arrivals:
         missing = () if self._test is None else tuple(self._test.found())
         alarms = {(each.kind, each.name): each for each in missing}
         actions, groups = (
-            tuple(row.shown(alarms.get((kind, name))) for name, row in self._rows[kind].items() if row.decisions)
+            tuple(
+                row.shown(alarms.get((kind, name))) for name, row in self._rows[kind].items() if row.decisions
+            )
             for kind in KINDS
         )
         return ArrivalTable(actions, groups, missing, self._count, age, self._why(age))
@@ -156,7 +159,7 @@ class Arrivals:
         """The age at which the next decisions are tested; None while too few rewards have come.
 
         It may not depend on what came for these decisions' actions, so that of each action only what came for
-        earlier decisions counts; delays of all together do not depend on actions, if the test is to find none.
+        earlier decisions counts. Delays of all together do not depend on actions if there is no difference.
         """
         if self._delays.total() < ENOUGH:
             return None

@@ -169,7 +169,9 @@ def _missing_attention(missing: Sequence[Missing]) -> list[Attention]:
     """Actions and groups of which more rewards are missing than of the others."""
     found = []
     for kind in ("action", "group"):
-        rows = sorted((each for each in missing if each.kind == kind), key=lambda each: each.came - each.shown)
+        rows = sorted(
+            (each for each in missing if each.kind == kind), key=lambda each: each.came - each.shown
+        )
         if rows:
             title = f"Rewards of {counted(len(rows), kind)} are missing"
             shown = ". ".join(map(str, rows[:5])) + (". And others" if len(rows) > 5 else "")
