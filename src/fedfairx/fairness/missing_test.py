@@ -92,7 +92,7 @@ class _Evidence:
         tilts, there = np.zeros((len(known), len(PARTS))), np.zeros(len(known), dtype=np.bool_)
         for block, codes in batch:
             came = np.isfinite(block.rewards)
-            whole = came.all(axis=1)
+            whole = np.asarray(came.all(axis=1))
             sets = Sets.of(codes)
             most = sets.most(block.weights)
             chance = (sets.of_sets(block.policy) / most)[sets.first]

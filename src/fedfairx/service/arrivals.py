@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,8 +28,8 @@ LEAST_AGE = 60.0  # seconds; younger decisions are not tested
 ENOUGH = 20  # rewards, before anything is said of how late they are
 MOST = 0.95  # of the rewards have come at half of the age at which a decision is tested
 #: Ends of intervals of delays, in seconds: from 1/64 to 2²⁶, which is two years.
-_EDGES = [2.0 ** (k / 2) for k in range(-12, 53)]
-Labels = tuple[str | None, ...]
+_EDGES: list[float] = [2.0 ** (k / 2) for k in range(-12, 53)]
+Labels = tuple[Any, ...]  # texts; None for an action without a group
 
 
 @dataclass
