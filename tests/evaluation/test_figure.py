@@ -17,7 +17,7 @@ def value_of(name: str, reward: Estimate, ips: Estimate, shares: Mapping[str, fl
         gain=reward,
         ips=ips,
         snips=ips,
-        fairness_regret=0.0,
+        fairness_regret=Estimate(0.0, 0.0, 0.0),
         action_shares=shares,
         group_shares={},
         effective=100.0,

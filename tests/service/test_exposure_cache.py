@@ -127,7 +127,7 @@ def test_slots_count_with_their_weights(place: str, private: bool, monkeypatch: 
         assert gram == pytest.approx(sum(np.outer(x, x) for x, _ in records), rel=1e-9)
         assert moment == pytest.approx(sum(x * y for x, y in records), rel=1e-9)
         looked = asyncio.run(cache.look(exact=True))
-        posterior = exposing.posterior(agent, (gram, moment), exact=True)
+        posterior = exposing.by_own_rewards(agent, (gram, moment))
         table = ffx.exposure(log, merit=agent.merit, sums=(gram, moment), posterior=posterior)
         assert looked.table.actions == table.actions
         assert all(row.estimate is not None for row in table.actions)
@@ -444,9 +444,9 @@ def test_contexts_so_long_that_sums_are_singular(tmp_path: Path) -> None:
         assert "Contexts are longer than 10" in client.get("/").text
         found = client.get("/v1/exposure").json()
         assert (found["decisions"], found["actions"][0]["entitled"]["value"]) == (2, None)
-        mean, covariance = exposing.posterior(service.agent, service.exposures._sums(), exact=False)
-        assert np.isfinite(mean).all()
-        assert np.linalg.eigvalsh(covariance).min() >= 0.0
+        belief = exposing.by_published(service.agent, service.exposures._sums())
+        assert np.isfinite(belief.mean).all()
+        assert np.linalg.eigvalsh(belief.covariance).min() >= 0.0
 
 
 def test_a_reader_expects_of_an_untried_action_what_the_others_earn() -> None:
@@ -455,8 +455,11 @@ def test_a_reader_expects_of_an_untried_action_what_the_others_earn() -> None:
     agent.learn(["ann", "ben"] * 40, [0.5, 0.7] * 40)
     own = agent.own_sums()
     assert own is not None
-    mean, covariance = exposing.posterior(agent, unpack(own), exact=False)
-    assert mean == pytest.approx([0.5, 0.7, 0.6], abs=0.005)
-    assert np.sqrt(covariance[2, 2]) == pytest.approx(0.5)
-    exact, _ = exposing.posterior(agent, unpack(own), exact=True)
-    assert exact == pytest.approx(agent.estimate)
+    belief = exposing.by_published(agent, unpack(own))
+    assert belief.mean == pytest.approx([0.5, 0.7, 0.6], abs=0.005)
+    assert np.sqrt(belief.covariance[2, 2]) == pytest.approx(0.5)
+    exact = exposing.by_own_rewards(agent, unpack(own))
+    assert np.array_equal(exact.mean, agent.posterior.mean)
+    gram, moment = unpack(own)
+    fewer = exposing.by_own_rewards(agent, (gram[:2, :2], moment[:2]))  # before an action was added
+    assert fewer.mean == pytest.approx(exact.mean[:2])

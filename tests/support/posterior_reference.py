@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from scipy.integrate import quad
+from scipy.special import ndtr
 
 import reference as ref
 
@@ -117,6 +118,51 @@ def likeliest_shift(gram: np.ndarray, moment: np.ndarray, prior: Prior, variance
     steep, pull = prior.common @ z - z @ solved[:, 0], prior.common @ b - z @ solved[:, 1]
     wide = max((pull / steep) ** 2, prior.sd**2 + prior.noise_sd**2)
     return float(pull / (steep + variance / wide))
+
+
+def quantiles(xs: np.ndarray, ys: np.ndarray, prior: Prior, levels: list[float]) -> np.ndarray:
+    """(levels, d) quantiles of each coordinate of θ where σ, sd and δ are not known: by sums over grids.
+
+    2σ₀²/σ² ~ χ² with two degrees of freedom, ln sd ~ N(ln sd₀, 1), δ ~ N(0, s²) with the s² of `likeliest`.
+    """
+    n, d = xs.shape
+    y, one = ys - xs @ prior.mean, xs.sum(axis=1)
+    middle, spread = 2 * math.log(max(prior.noise_sd, float(np.std(y)))), 5.0
+    log_variance = np.linspace(middle - spread, middle + spread, 240)
+    parts = []  # weight, means (d,) and sds (d,) of normals
+    for power in range(-20, 21):
+        ridge = 2.0**power
+        inner = np.linalg.inv(np.eye(n) + xs @ xs.T / ridge)  # rewards are N(0, σ² times its inverse)
+        volume = np.linalg.slogdet(inner)[1] / 2
+        deltas, wide = np.zeros(1), 1.0
+        if prior.learns_mean:
+            steep, pull = one @ inner @ one, one @ inner @ y
+            wide = max((pull / steep) ** 2, prior.sd**2 + prior.noise_sd**2)
+            deltas = np.linspace(-6, 6, 121) * math.sqrt(wide)
+        left = y[:, None] - np.outer(one, deltas)
+        squares = np.einsum("ik,ij,jk->k", left, inner, left)
+        inverse = np.linalg.inv(xs.T @ xs + ridge * np.eye(d))
+        means = (inverse @ (xs.T @ ys + ridge * prior.mean))[:, None] + np.outer(
+            ridge * inverse.sum(axis=1), deltas
+        )
+        for size in log_variance:
+            variance = math.exp(size)
+            log_sd = 0.5 * (size - math.log(ridge)) - math.log(prior.sd)
+            logs = volume - n / 2 * size - squares / (2 * variance) - deltas**2 / (2 * wide)
+            logs += -math.log(wide) / 2 - size - prior.noise_sd**2 / variance - log_sd**2 / 2
+            sds = np.sqrt(variance * np.diag(inverse))
+            parts.append((logs, means, np.broadcast_to(sds[:, None], means.shape)))
+    logs, means, sds = (np.concatenate(each, axis=-1) for each in zip(*parts, strict=True))
+    weights = np.exp(logs - logs.max())
+    kept = weights > 1e-9 * weights.sum()
+    weights, means, sds = weights[kept] / weights[kept].sum(), means[:, kept], sds[:, kept]
+    low = np.tile((means - 12 * sds).min(axis=1), (len(levels), 1))
+    high = np.tile((means + 12 * sds).max(axis=1), (len(levels), 1))
+    for _ in range(40):
+        half = (low + high) / 2
+        below = ndtr((half[:, :, None] - means) / sds) @ weights < np.array(levels)[:, None]
+        low, high = np.where(below, half, low), np.where(below, high, half)
+    return (low + high) / 2
 
 
 @dataclass

@@ -51,10 +51,11 @@ from fedfairx.agent.validation import (
     in_block,
     is_whole,
 )
+from fedfairx.core.agent_kernels import likely_sizes
 from fedfairx.core.merit import Merit
-from fedfairx.core.posterior import Prior
+from fedfairx.core.posterior import LikelySizes, Posterior, Prior
 from fedfairx.core.slates import ONE, Slots, Weights, as_weights
-from fedfairx.core.statistics import packed_size
+from fedfairx.core.statistics import packed_size, unpack
 from fedfairx.errors import (
     AlreadyObserved,
     FedFairXError,
@@ -329,6 +330,28 @@ class Agent:
             if learner.learns_mean:  # of actions without features one for all, else that of the intercept
                 mean = learner.sizes.mean if self._model.actions is not None else tuple(learner.mean)
             return Prior(mean, sd, math.sqrt(learner.noise_variance), assumed.learn)
+
+    @property
+    def posterior(self) -> Posterior:
+        """What is believed of θ, averaged over what σ and the prior may be, for `exposure` and for intervals.
+
+        Decisions come from the likeliest σ and prior, which give `estimate` and `covariance`.
+        """
+        assumed, prior = self.options.prior, self.prior  # as learnt; the default one for "optimism"
+        with self._lock:
+            learner, own = self._model.learner, self._model.own_sums()
+            gram, moment = unpack(learner.statistics.copy())
+            own = None if own is None else own.copy()
+            squares, observed, size = learner.squares, learner.observed, learner.dimension
+            common = self._model.common()
+        learnt = np.zeros(size)
+        if own is None or not prior.learn:
+            sizes, mean = LikelySizes.fixed(sd=prior.sd, noise_sd=prior.noise_sd), prior.means(size)
+        else:
+            first = assumed or prior
+            sizes, mean = likely_sizes(own, squares, observed, first, common=common), first.means(size)
+            learnt[common] = not isinstance(first.mean, tuple)
+        return Posterior(gram, moment, mean, sizes, learnt, self.options.reward_range)
 
     @property
     def growth(self) -> float:

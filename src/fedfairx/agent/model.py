@@ -102,19 +102,19 @@ class Model:
             solver=None if options.solver is None else options.composed.solver,
             prior=options.prior,
             learning=self.decide_from != "released",  # where decisions must not use exact rewards
-            common=self._common(),
+            common=self.common(),
             minimum_share=options.minimum_share,
         )
         self.own = np.zeros(packed_size(self.dimension))  # exact sums of released records; zeros if not kept
         self._workspaces.clear()
         self._diagonal: bool | None = None  # see `_is_diagonal`; None where V⁻¹ is another one than before
 
-    def _common(self) -> Sequence[int]:
+    def common(self) -> list[int]:
         """The coordinates whose mean is learnt: those of actions without features, or the constant column."""
         if self.actions is not None:
-            return range(self.dimension)
+            return list(range(self.dimension))
         constant = None if self.schema is None else self.schema.constant
-        return () if constant is None else (constant,)
+        return [] if constant is None else [constant]
 
     # --- what the next decision uses -----------------------------------------------------------------
 

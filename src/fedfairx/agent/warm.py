@@ -42,6 +42,7 @@ def warm(agent: Agent) -> None:
     for weights in {slots} if agent.private else {slots, ONE, ONE * 2}:
         for made in (one.decide(contexts, slots=weights), *one.decide_many([contexts], slots=weights)):
             one.observe(made, rewards=[0.0] * len(weights))
+    assert one.posterior.gram.size
     read_matrices([b"[[0]]"])
     one.absorb({one.name: one.release(), other.name: other.release()})
     _warmed.add(_kind(agent))

@@ -29,8 +29,8 @@ from fedfairx.core.learner import (
     radius_of,
     start,
 )
-from fedfairx.core.marginal_likelihood import Sizes, learnt_mean, learnt_sizes
-from fedfairx.core.merit import Merit
+from fedfairx.core.marginal_likelihood import ASSUMED_WEIGHT, POINTS, Sizes, learnt_mean, learnt_sizes
+from fedfairx.core.merit import Exponential, Merit
 from fedfairx.core.merit_kernels import log_merits, quadrature_for, table
 from fedfairx.core.optimism.problem import (
     MEANS,
@@ -44,10 +44,17 @@ from fedfairx.core.optimism.problem import (
 )
 from fedfairx.core.optimism.solver import Solver, Variant, choose
 from fedfairx.core.policy import at_least, draw, normalize
-from fedfairx.core.posterior import Prior, posterior_mean, posterior_mean_of_arms, sample, squared_width
+from fedfairx.core.posterior import (
+    LikelySizes,
+    Prior,
+    posterior_mean,
+    posterior_mean_of_arms,
+    sample,
+    squared_width,
+)
 from fedfairx.core.rules import EXPECTED_MERIT, OPTIMISM, RULES, THOMPSON
 from fedfairx.core.slates import fill_slots, give_to_best, raise_to_least, share_out, slate_scratch
-from fedfairx.core.statistics import add, embedded, place
+from fedfairx.core.statistics import add, dimension_of, embedded, place
 from fedfairx.lanes.decorators import compiled, layout, releasing, stage
 from fedfairx.lanes.rows import Rows, by_lane, cut, flat, floats, size_of, zeros
 from fedfairx.lanes.vector import fma, from_bits
@@ -205,7 +212,14 @@ def _radius(memory: Array, dimension: int) -> float:
 def _learnt_sizes(memory: Array, own: Array, workspace: Array) -> tuple[float, float]:
     dimension = workspace.shape[0]
     state, _ = learner(floats(memory), dimension)
-    return learnt_sizes(state, floats(own), floats(workspace))
+    return learnt_sizes(state, floats(own), floats(workspace), None)
+
+
+@releasing
+def _all_sizes(memory: Array, own: Array, workspace: Array, grid: Array) -> None:
+    dimension = workspace.shape[0]
+    state, _ = learner(floats(memory), dimension)
+    learnt_sizes(state, floats(own), floats(workspace), floats(grid))
 
 
 @compiled
@@ -389,6 +403,24 @@ class AgentMemory:
     def derive(self) -> None:
         """Derive V⁻¹ from the sums."""
         _derive(self.memory, self.dimension)
+
+
+def likely_sizes(
+    own: Array, squares: float, observed: float, prior: Prior, *, common: Sequence[int] = ()
+) -> LikelySizes:
+    """What σ and the prior's sd may be, by packed sums (q,) of own records.
+
+    squares: the sum of their squared rewards; observed: their number; prior, common: as for `learner.start`.
+    """
+    dimension = dimension_of(own)
+    rule = RULES[EXPECTED_MERIT]
+    memory = AgentMemory.start(dimension, merit=Exponential(), rule=rule, prior=prior, common=common)
+    memory.restore(memory.sizes, squares, observed)
+    grid = np.empty((POINTS, 3))
+    _all_sizes(memory.memory, own, np.empty((dimension, dimension + 1)), grid)
+    likely, variance, ridge = grid.T
+    weights, wide = np.exp(likely - likely.max()), prior.sd**2 + prior.noise_sd**2
+    return LikelySizes(weights / weights.sum(), variance, ridge, ASSUMED_WEIGHT + observed, wide)
 
 
 @stage

@@ -23,6 +23,11 @@ tried first would get everything.
 
 G is made tridiagonal once, and each λ then takes O(d).
 
+Decisions come from the likeliest λ. Intervals are averaged over all of them (`posterior.Posterior`): where
+the first guess of σ counts as two observations, ln p(λ) above is that of a σ² that is not known, and σ² given
+λ is (2 + n)σ²(λ)/χ² with 2 + n degrees of freedom. δ given λ and σ² is normal around the value above, with
+variance σ²/(p + ρ).
+
 For σ and sd only own, exact records are used: peers may have another θ, and what theirs fails to predict is
 not noise. They are estimated again when own observations number 1, 2, 4, 8, … The mean is then that δ for the
 sums that decisions come from, peers' among them, and follows them whenever peers' sums come: or a member with
@@ -145,10 +150,11 @@ def tridiagonal_forms(matrix: Rows, ridge: float, moment: Rows) -> tuple[float, 
 
 
 @stage
-def learnt_sizes(state: Learner, own: Rows, matrix: Rows) -> tuple[float, float]:
+def learnt_sizes(state: Learner, own: Rows, matrix: Rows, grid: Rows | None) -> tuple[float, float]:
     """σ² and λ of every lane, by its own packed records (q,).
 
-    Overwrites matrix (d, d + 1), `product` and `estimate`.
+    Overwrites matrix (d, d + 1), `product` and `estimate`. grid (POINTS, 3), unless it is None, gets for each
+    λ: ln p(λ), σ² and λ.
     """
     numbers, mean, common, centred = state.numbers, state.mean, state.common, state.product
     dimension = mean.shape[0]
@@ -194,6 +200,8 @@ def learnt_sizes(state: Learner, own: Rows, matrix: Rows) -> tuple[float, float]
         variance = where_above(likely, best, noise, variance)
         found = where_above(likely, best, ridge, found)
         best = larger(likely, best)
+        if grid is not None:
+            grid[k, 0], grid[k, 1], grid[k, 2] = likely, noise, ridge
     return variance, found
 
 

@@ -2,7 +2,8 @@
 
 With λ = σ²/sd² and V = λI + Gram, the posterior is N(θ̂, σ²V⁻¹), θ̂ = V⁻¹(b + λ·mean). σ, sd and, for actions
 without features, the mean are first guesses, which `marginal_likelihood` replaces by what the agent's own
-records say.
+records say. Decisions come from the likeliest ones. Intervals are averaged over all that are likely: with σ,
+sd and mean as if known, they would be too narrow while there are few rewards.
 
 Why λ follows σ and sd, instead of being fixed: with λ fixed an agent whose rewards hardly vary would soon be
 as sure of an arm that it has never seen, and starve it.
@@ -10,7 +11,10 @@ as sure of an arm that it has never seen, and starve it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -120,6 +124,98 @@ def posterior_of(
             values, vectors = np.linalg.eigh(gram)
             inverse = (vectors / (np.maximum(values, 0.0) + ridge)) @ vectors.T
     return np.asarray(inverse @ (moment + ridge * mean)), np.asarray(noise_sd**2 * inverse)
+
+
+class LikelySizes(NamedTuple):
+    """What σ and the prior's sd may be: g cases, and how likely each is. Arrays are (g,)."""
+
+    weights: Array  # of the cases; they sum to 1
+    variance: Array  # σ²; given the case, it is this times freedom/χ²
+    ridge: Array  # λ
+    freedom: float  # degrees of freedom of χ²; infinite if σ is known
+    wide: float  # variance at least of the prior's mean, where that is learnt too
+
+    @classmethod
+    def fixed(cls, *, sd: float, noise_sd: float) -> LikelySizes:
+        """Sizes that are known."""
+        ridge = max(noise_sd / sd, LEAST_NOISE) ** 2
+        one = np.ones(1)
+        return cls(one, noise_sd**2 * one, ridge * one, math.inf, sd**2 + noise_sd**2)
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """θ given sums of records, averaged over what σ, the prior's sd and its mean may be.
+
+    gram, moment: Σxxᵀ (d, d) and Σxy (d,) of the records.
+    prior_mean: (d,) of the prior, before it was learnt.
+    sizes: the likely sizes.
+    common: (d,) 1 in the coordinates whose prior mean is learnt, else 0: see `marginal_likelihood`.
+    reward_range: (low, high) of all rewards, if known: no expected reward is outside.
+
+    >>> sizes = LikelySizes.fixed(sd=1.0, noise_sd=1.0)
+    >>> Posterior(np.diag([3.0, 1.0]), np.ones(2), np.zeros(2), sizes, np.zeros(2)).mean.tolist()
+    [0.25, 0.5]
+    """
+
+    gram: Array
+    moment: Array
+    prior_mean: Array
+    sizes: LikelySizes
+    common: Array
+    reward_range: Range | None = None
+
+    @cached_property
+    def _basis(self) -> tuple[Array, Array | None]:
+        """Eigenvalues and eigenvectors of the Gram matrix; None for unit vectors."""
+        diagonal = np.diagonal(self.gram)
+        if np.count_nonzero(self.gram) == np.count_nonzero(diagonal):  # actions without features
+            return diagonal, None
+        values, vectors = np.linalg.eigh(self.gram)
+        return np.maximum(values, 0.0), vectors
+
+    def _around(self, ridge: Array, shift: Array) -> Array:
+        """(d, S) means of θ, in the eigenbasis, for these sizes (S,)."""
+        (values, _), (moment, mean, common) = self._basis, self._turned
+        pulled = moment[:, None] + ridge * (mean[:, None] + common[:, None] * shift)
+        return np.asarray(pulled / (values[:, None] + ridge))
+
+    @cached_property
+    def _turned(self) -> Array:
+        """(3, d) moment, prior mean and `common` in the eigenbasis."""
+        parts, (_, vectors) = np.stack([self.moment, self.prior_mean, self.common]), self._basis
+        return parts if vectors is None else parts @ vectors
+
+    @cached_property
+    def _shift(self) -> tuple[Array, Array]:
+        """(g,) by how much the prior's mean is higher in `common` coordinates, and its variance over σ²."""
+        sizes, (values, _), (moment, mean, common) = self.sizes, self._basis, self._turned
+        spread = values + sizes.ridge[:, None]
+        p = sizes.ridge * (common**2 * values / spread).sum(axis=1)
+        q = sizes.ridge * (common * (moment - values * mean) / spread).sum(axis=1)
+        fit = np.divide(q, p, out=np.zeros_like(p), where=p > 1e-12 * sizes.ridge)
+        rho = sizes.variance / np.maximum(fit**2, sizes.wide)
+        return q / (p + rho), 1.0 / (p + rho)
+
+    @cached_property
+    def mean(self) -> Array:
+        """(d,) of θ."""
+        sizes, (_, vectors) = self.sizes, self._basis
+        found = self._around(sizes.ridge, self._shift[0]) @ sizes.weights
+        return np.asarray(found if vectors is None else vectors @ found)
+
+    def draws(self, levels: Array, factors: Array, normals: Array) -> Array:
+        """(d, S) draws of θ.
+
+        levels: (S,) uniforms, for the sizes; factors: (S,) draws of freedom/χ²; normals: (1 + d, S).
+        """
+        sizes, (values, vectors) = self.sizes, self._basis
+        case = np.searchsorted(np.cumsum(sizes.weights)[:-1], levels, side="right")
+        variance, ridge = sizes.variance[case] * factors, sizes.ridge[case]
+        shift, looseness = (each[case] for each in self._shift)
+        shift = shift + np.sqrt(variance * looseness) * normals[0]
+        found = self._around(ridge, shift) + np.sqrt(variance / (values[:, None] + ridge)) * normals[1:]
+        return np.asarray(found if vectors is None else vectors @ found)
 
 
 @stage

@@ -50,7 +50,8 @@ class PolicyValue:
     reward: mean reward of a decision, doubly robust; of several slots, of all of them together.
     gain: of `reward` over that of the log.
     ips, snips: other estimates of the mean reward; the interval of `snips` is only asymptotic.
-    fairness_regret: mean Σ|e - e*| over actions, against the shares that are fair by the final model.
+    fairness_regret: mean of Σ|e - e*| over decisions, where e* are the shares by true merit: its expectation
+        after the whole log, with a 95 % credible interval.
     action_shares, group_shares: share of each among decisions in which it was available.
     effective: effective number of decisions, (Σw)²/Σw².
     largest: largest importance weight w.
@@ -70,7 +71,7 @@ class PolicyValue:
     gain: Estimate
     ips: Estimate
     snips: Estimate
-    fairness_regret: float
+    fairness_regret: Estimate
     action_shares: Mapping[str, float]
     group_shares: Mapping[str, float]
     effective: float

@@ -23,8 +23,9 @@ from fedfairx.evaluation.estimators import (
     slot_weights,
 )
 from fedfairx.evaluation.logs import read_log
-from fedfairx.evaluation.policies import Decisions, Policy, fair_shares, named, shares_of
+from fedfairx.evaluation.policies import Decisions, Policy, believed, named, shares_of
 from fedfairx.evaluation.regression import guesses_of
+from fedfairx.fairness.credible import LEVEL, distances, interval
 from fedfairx.fairness.decision_log import Block, Blocks, Labels, gather
 from fedfairx.fairness.draw_test import Draws, DrawsSoFar
 from fedfairx.fairness.totals import Sets
@@ -37,7 +38,10 @@ if TYPE_CHECKING:
 LOGGED = "the log"
 MOST_UNSUPPORTED = 0.01  # of a policy's weight on actions that the log can't show
 FEWEST = 30.0  # effective decisions that an estimate needs
-_TITLES = ("policy", "mean reward", "between", "gain", "between", "fairness regret", "effective decisions")
+_TITLES = (
+    *("policy", "mean reward", "between", "gain", "between"),
+    *("fairness regret", "between", "effective decisions"),
+)
 _ALL_TITLES = ("policy", "DR", "between", "IPS", "between", "SNIPS", "about", "largest weight", "unsupported")
 
 
@@ -70,6 +74,9 @@ class Evaluation:
             f"Mean rewards are over {number(self.decisions)} decisions. Intervals hold with probability at "
             f"least {100 * (1 - self.error):g} % each, at all times: you may evaluate a log every day, if "
             "it only grows at its end. Those of SNIPS are only right for long logs.",
+            "Fairness regret is the mean distance from shares by true merit, which the log leaves uncertain: "
+            f"an estimate with a {100 * LEVEL:g} % credible interval, right if rewards are linear in the "
+            "features and the prior is right, for one look at the log.",
         ]
         if self.replayed:
             found.append(
@@ -157,25 +164,26 @@ def evaluate(
     draws = _draws(found)
     decisions, left_out = _complete(found, ends)
     guesses = guesses_of(decisions.blocks, decisions.scale)
-    fair = fair_shares(Options(merit=measure, reward_range=ends), decisions)
-    values = {}
-    logged = [block.policy for block in decisions.blocks]
-    for name, policy in {LOGGED: None, **asked}.items():
+    all_shares = {LOGGED: [block.policy for block in decisions.blocks]}
+    for name, policy in asked.items():
         if isinstance(policy, Options) and policy.reward_range is None:
             policy = replace(policy, reward_range=stated)
-        shares = logged if policy is None else shares_of(policy, decisions)
+        all_shares[name] = shares_of(policy, decisions)
+    regrets = _regrets(decisions, list(all_shares.values()), Options(merit=measure, reward_range=ends))
+    values = {}
+    for (name, shares), regret in zip(all_shares.items(), regrets, strict=True):
         value = _value(
             name,
             decisions,
             shares,
             guesses,
             error,
-            fairness_regret=_distance(shares, fair, len(decisions)),
+            fairness_regret=regret,
             action_shares=_mean_shares(decisions.blocks, shares, found.names, "names"),
             group_shares=_mean_shares(decisions.blocks, shares, found.groups, "groups"),
         )
         # The log's own weights are 1, so its mean is known without guesses.
-        values[name] = replace(value, reward=value.ips) if policy is None else value
+        values[name] = replace(value, reward=value.ips) if name == LOGGED else value
     if not draws.as_the_policy_said:
         text = "the log's actions were not drawn as its policy says, so no weight can be trusted"
         values = {name: each if name == LOGGED else _refuse(each, text) for name, each in values.items()}
@@ -262,8 +270,14 @@ def _refuse(value: PolicyValue, why: str) -> PolicyValue:
     return replace(value, reward=none, gain=none, ips=none, snips=none, refused=value.refused or why)
 
 
-def _distance(shares: Sequence[Array], fair: Sequence[Array], count: int) -> float:
-    return float(sum(np.abs(one - other).sum() for one, other in zip(shares, fair, strict=True))) / count
+def _regrets(decisions: Decisions, policies: Sequence[Sequence[Array]], options: Options) -> list[Estimate]:
+    """The fairness regret of each policy, under what these options' agent believes after the whole log."""
+    blocks, merit = decisions.blocks, options.merit
+    assert merit is not None
+    if decisions.featureless:
+        blocks = [replace(block, contexts=block.names) for block in blocks]
+    ends = zip(*interval(distances(blocks, policies, believed(options, decisions), merit)), strict=True)
+    return [Estimate(*map(float, each)) for each in ends]
 
 
 def _mean_shares(
@@ -284,8 +298,8 @@ def _mean_shares(
 
 def _cells(value: PolicyValue) -> list[str]:
     gain = _interval(value.gain) if value.name != LOGGED else ("", "")
-    numbers = number(value.fairness_regret), number(round(value.effective))
-    return [value.name, *_interval(value.reward), *gain, *numbers]
+    regret = _interval(value.fairness_regret)
+    return [value.name, *_interval(value.reward), *gain, *regret, number(round(value.effective))]
 
 
 def _all_cells(value: PolicyValue) -> list[str]:

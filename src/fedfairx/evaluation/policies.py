@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.options import Options
+from fedfairx.core.posterior import Posterior
 from fedfairx.errors import InvalidInput, require
 from fedfairx.evaluation.estimators import Range
 from fedfairx.evaluation.regression import guesses_of
@@ -147,8 +148,8 @@ def _replay(options: Options, decisions: Decisions, found: list[Array]) -> list[
     return found
 
 
-def fair_shares(options: Options, decisions: Decisions) -> list[Array]:
-    """Expected weights (n, K) under an agent that has learnt the whole log, for each block."""
+def believed(options: Options, decisions: Decisions) -> Posterior:
+    """What an agent believes of θ that has learnt the whole log."""
     agent, blocks, order = decisions.agent(options), decisions.blocks, decisions.in_order()
     shown = [each for place in order for each in decisions.shown(*place)]
     rewards, weights = (
@@ -156,7 +157,7 @@ def fair_shares(options: Options, decisions: Decisions) -> list[Array]:
         for part in ("rewards", "weights")
     )
     agent.learn(shown, rewards, weights=weights)
-    return shares_of(agent, decisions)
+    return agent.posterior
 
 
 def _checked(given: ArrayLike, weights: Array, arms: Sequence[Any]) -> Array:

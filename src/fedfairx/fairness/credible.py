@@ -1,26 +1,29 @@
-"""Estimates of entitled shares under a posterior of θ, by draws from it with fixed random numbers.
+"""Credible intervals of shares, of θ and of fairness regret, by draws of θ with fixed random numbers.
 
 They are for the time before the guaranteed intervals say much: right if the model and its prior are, and not
-at all times. No verdict rests on them. Of S draws, the k-th from either end enclose the true share with
-probability 1 - 2k/(S + 1) if θ* comes from the posterior: 95 % exactly for the 5th of 199 and the 1st of 39.
+at all times. No verdict rests on them. Of S draws, the k-th from either end enclose the true value with
+probability 1 - 2k/(S + 1) if θ* comes from the same distribution: 95 % for the 50th of 1 999, the 5th of 199
+and the 2nd of 79.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from fedfairx.core.merit import Exponential, Merit
+from fedfairx.core.merit import Exponential, Merit, Range
 from fedfairx.core.merit_kernels import log_merit_values
+from fedfairx.core.posterior import Posterior
 from fedfairx.core.slates import exposures_of
 from fedfairx.fairness.decision_log import Block, Codes
 from fedfairx.util.arrays import Array
 
 LEVEL = 0.95  # of a credible interval
-MANY, FEW = (199, 5), (39, 1)  # draws, and which from either end are the ends
+MOST, MANY, FEW = 1999, 199, 79  # draws: of θ, and of shares in logs that are not long or long
 _MOST = 1 << 28  # merits to compute with many draws; from there on there are few
 _AT_ONCE = 1 << 23  # merits in memory
 _SEED = 20_240_517
@@ -28,27 +31,77 @@ _ROUNDING = 1e-12  # of the mean variance: added to each, so that rounding leave
 
 
 @dataclass(frozen=True)
-class Posterior:
+class Normal:
     """θ ~ N(mean, covariance)."""
 
     mean: Array  # (d,)
     covariance: Array  # (d, d)
+    reward_range: Range | None = None
 
-    def draws(self, count: int) -> Array:
-        """Return (d, 1 + count): the mean, then draws, which are always the same for the same posterior."""
-        dimension, variances = self.mean.size, np.diagonal(self.covariance)
-        moves = _normals(dimension, count)
+    def draws(self, normals: Array) -> Array:
+        """Return (d, S) draws from normals (d, S)."""
+        variances = np.diagonal(self.covariance)
         if np.count_nonzero(self.covariance) == np.count_nonzero(variances):  # actions without features
-            moves = np.sqrt(variances)[:, None] * moves
+            moves = np.sqrt(variances)[:, None] * normals
         else:
             least = _ROUNDING * float(variances.mean()) + 1e-300
-            moves = np.linalg.cholesky(self.covariance + least * np.eye(dimension)) @ moves
-        return np.hstack([self.mean[:, None], self.mean[:, None] + moves])
+            moves = np.linalg.cholesky(self.covariance + least * np.eye(variances.size)) @ normals
+        return np.asarray(self.mean[:, None] + moves)
+
+
+#: What is believed of θ.
+Belief = Posterior | Normal
+
+
+def draws(belief: Belief, count: int) -> Array:
+    """Return (d, count) draws of θ, which are always the same for the same belief."""
+    levels, chances, normals = _random(belief.mean.size, count)
+    if isinstance(belief, Normal):
+        return belief.draws(normals[1:])
+    freedom = belief.sizes.freedom
+    if math.isinf(freedom):
+        return belief.draws(levels, np.ones(count), normals)
+    from scipy.special import chdtri  # slow to import
+
+    return belief.draws(levels, np.asarray(freedom / chdtri(freedom, chances)), normals)
 
 
 @lru_cache(2)
-def _normals(dimension: int, count: int) -> Array:
-    return np.random.default_rng(_SEED).standard_normal((dimension, count))
+def _random(dimension: int, count: int) -> tuple[Array, Array, Array]:
+    """Return two times (count,) uniforms, and (1 + d, count) normals: a Latin hypercube.
+
+    Each row has the same numbers, evenly spread, in another order. So no row is off by chance, which would
+    make its intervals too narrow or too wide for every belief.
+    """
+    from scipy.special import ndtri  # slow to import
+
+    even = np.arange(1.0, count + 1) / (count + 1)
+    levels, chances, *others = np.random.default_rng(_SEED).permuted(
+        np.tile(even, (3 + dimension, 1)), axis=1
+    )
+    return levels, chances, np.asarray(ndtri(others))
+
+
+def interval(values: Array) -> tuple[Array, Array, Array]:
+    """Return the mean of values (m, S) by draw, and both ends of their credible intervals, (m,) each."""
+    place = round(0.5 * (1.0 - LEVEL) * (values.shape[1] + 1))
+    ordered = np.sort(values, axis=1)
+    return values.mean(axis=1), ordered[:, place - 1], ordered[:, -place]
+
+
+def coordinates(belief: Belief, *, rewards: bool) -> tuple[Array, Array]:
+    """Return both ends (d,) of the credible interval of each coordinate of θ.
+
+    rewards: whether they are expected rewards, of actions without features: then none is outside the range.
+    """
+    found = draws(belief, MOST)
+    _, low, high = interval(_inside(found, belief.reward_range) if rewards else found)
+    return low, high
+
+
+def _inside(means: Array, reward_range: Range | None) -> Array:
+    """Expected rewards, which lie in the range of rewards."""
+    return means if reward_range is None else means.clip(*reward_range)
 
 
 class Estimates:
@@ -75,26 +128,48 @@ class Estimates:
 
     def interval(self, weight: Array) -> tuple[Array, Array, Array]:
         """Return the mean share of each, and both ends of its credible interval."""
-        shares = np.clip(self.due[:, 1:] / weight[:, None], 0.0, 1.0)
-        place = MANY[1] if shares.shape[1] == MANY[0] else FEW[1]
-        ordered = np.sort(shares, axis=1)
-        return shares.mean(axis=1), ordered[:, place - 1], ordered[:, -place]
+        return interval(np.clip(self.due[:, 1:] / weight[:, None], 0.0, 1.0))
 
 
 def estimate(
-    blocks: Iterable[Block], posterior: Posterior, merit: Merit, sizes: tuple[int, int], stretches: int
+    blocks: Iterable[Block], belief: Belief, merit: Merit, sizes: tuple[int, int], stretches: int
 ) -> tuple[Estimates, Estimates]:
     """Estimate what actions and groups were due in these rounds; `sizes` are the numbers of both."""
     rounds = list(blocks)
-    draws = (MANY if sum(block.policy.size for block in rounds) * MANY[0] <= _MOST else FEW)[0]
-    names, groups = (Estimates(size, draws, stretches) for size in sizes)
-    thetas = posterior.draws(draws)
+    count = _count(rounds)
+    names, groups = (Estimates(size, count, stretches) for size in sizes)
+    thetas = np.hstack([belief.mean[:, None], draws(belief, count)])
     for block in rounds:
-        for part in _parts(block, 1 + draws):
-            due = _due(part, thetas, merit)
+        for part in _parts(block, 1 + count):
+            due = _due(part, thetas, merit, belief.reward_range)
             names.add(part.names, part.stretch, due)
             groups.add(part.groups, part.stretch, due)
     return names, groups
+
+
+def distances(
+    blocks: Sequence[Block], policies: Sequence[Sequence[Array]], belief: Belief, merit: Merit
+) -> Array:
+    """Return (policies, S): the mean of Σ|e - e*| over rounds, for every draw of the shares e* that are due.
+
+    policies: for each policy, the expected weights e (n, K) in each block.
+    """
+    count = _count(blocks)
+    thetas, found, rounds = draws(belief, count), np.zeros((len(policies), count)), 0
+    for number, block in enumerate(blocks):
+        first = 0
+        for part in _parts(block, count):
+            due, end = _due(part, thetas, merit, belief.reward_range), first + len(part.taken)
+            for sums, shares in zip(found, policies, strict=True):
+                sums += np.abs(shares[number][first:end, :, None] - due).sum(axis=(0, 1))
+            first = end
+        rounds += first
+    return found / rounds
+
+
+def _count(blocks: Sequence[Block]) -> int:
+    """The number of draws for these rounds."""
+    return MANY if sum(block.policy.size for block in blocks) * MANY <= _MOST else FEW
 
 
 def _parts(block: Block, draws: int) -> Iterator[Block]:
@@ -103,11 +178,11 @@ def _parts(block: Block, draws: int) -> Iterator[Block]:
         yield block[start : start + rows]
 
 
-def _due(block: Block, thetas: Array, merit: Merit) -> Array:
+def _due(block: Block, thetas: Array, merit: Merit, reward_range: Range | None) -> Array:
     """Return (n, K, draws) expected weights by merit, times how often the round occurred."""
     contexts = block.contexts
     assert contexts is not None
-    means = thetas[contexts] if contexts.ndim == 2 else contexts @ thetas
+    means = _inside(thetas[contexts] if contexts.ndim == 2 else contexts @ thetas, reward_range)
     if block.weights.shape[1] > 1:
         return _due_slots(log_merit_values(merit, means), block)
     if isinstance(merit, Exponential):

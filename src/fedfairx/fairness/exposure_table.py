@@ -15,7 +15,7 @@ from fedfairx.core.merit import Exponential, Merit
 from fedfairx.errors import InvalidInput, require
 from fedfairx.fairness.confidence_region import Region, region
 from fedfairx.fairness.confidence_sequences import share_interval, spending
-from fedfairx.fairness.credible import LEVEL, Estimates, OverTime, Posterior, estimate
+from fedfairx.fairness.credible import LEVEL, Belief, Estimates, Normal, OverTime, estimate
 from fedfairx.fairness.decision_log import Block, Blocks, Labels, Logged, gather, records
 from fedfairx.fairness.draw_test import Draws, DrawsSoFar
 from fedfairx.fairness.forecast import Forecast, Seen
@@ -113,7 +113,7 @@ def exposure(
     tolerance: float = 0.2,
     sums: tuple[ArrayLike, ArrayLike] | None = None,
     changing: bool = False,
-    posterior: tuple[ArrayLike, ArrayLike] | None = None,
+    posterior: Belief | tuple[ArrayLike, ArrayLike] | None = None,
     times: Sequence[float] = (0.0,),
 ) -> Exposure:
     """Compare shown with entitled shares, from a log of decisions in the order in which they were made.
@@ -126,7 +126,7 @@ def exposure(
     sums: (Σxxᵀ, Σxy) over all rewards so far, if the log is only a part of the decisions.
     changing: whether merit is expected to change, as by an agent with a half-life. Entitlements, which rest
         on one parameter for all rounds, are then not estimated.
-    posterior: (mean, covariance) of θ, such as (agent.estimate, agent.covariance): each row then has an
+    posterior: what is believed of θ: `agent.posterior`, or (mean, covariance). Each row then has an
         `estimate` with a 95 % credible interval, which says more than `entitled` while there are few rewards,
         and rests on the model; and `more`, about how many rewards it takes until the verdict is certain.
     times: when each stretch of time begins, if decisions have a `stretch`.
@@ -189,21 +189,26 @@ def _given(sums: tuple[ArrayLike, ArrayLike]) -> tuple[Array, Array, int]:
     return gram, moment, 0
 
 
-def _belief(posterior: tuple[ArrayLike, ArrayLike] | None, found: Blocks) -> Posterior | None:
+def _belief(posterior: Belief | tuple[ArrayLike, ArrayLike] | None, found: Blocks) -> Belief | None:
     if posterior is None or any(block.contexts is None for block in found.blocks):
         return None
-    mean, covariance = (np.asarray(part, dtype=np.float64) for part in posterior)
-    sound = covariance.shape == (mean.size, mean.size) and np.isfinite(covariance).all()
-    if not (sound and np.isfinite(mean).all() and all(block.fits(mean.size) for block in found.blocks)):
-        raise InvalidInput("posterior must be a (d,) array and a (d, d) array of finite numbers")
-    return Posterior(mean, covariance)
+    if isinstance(posterior, tuple):
+        mean, covariance = (np.asarray(part, dtype=np.float64) for part in posterior)
+        sound = covariance.shape == (mean.size, mean.size) and np.isfinite(covariance).all()
+        if not (sound and np.isfinite(mean).all()):
+            raise InvalidInput("posterior must be a (d,) array and a (d, d) array of finite numbers")
+        posterior = Normal(mean, covariance)
+    size = posterior.mean.size
+    fits = all(block.fits(size) for block in found.blocks)
+    require(fits, "posterior", "must be of the dimension of the contexts", f"{size} numbers")
+    return posterior
 
 
 def _with_estimates(
     table: Exposure,
     found: Blocks,
     tallies: tuple[Tally, Tally],
-    belief: Posterior,
+    belief: Belief,
     gram: Array | None,
     times: Sequence[float],
 ) -> Exposure:
@@ -253,7 +258,7 @@ def _seen(found: Blocks) -> Iterator[Block]:
         yield (block if seen.all() else block[seen]).distinct()
 
 
-def _forecast(table: Exposure, found: Blocks, belief: Posterior, gram: Array) -> tuple[Forecast, int] | None:
+def _forecast(table: Exposure, found: Blocks, belief: Belief, gram: Array) -> tuple[Forecast, int] | None:
     """Forecast from the latest rounds, where the linear bound holds, and say how many rewards came so far."""
     so_far = sum(int(np.isfinite(block.rewards).sum()) for block in found.blocks)
     if not isinstance(table.merit, Exponential) or table.several or not so_far:

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.core.posterior import posterior_of
+from fedfairx.core.posterior import Posterior, posterior_of
 from fedfairx.core.statistics import unpack
 from fedfairx.errors import StorageError
 from fedfairx.fairness import Exposure, Logged, exposure
 from fedfairx.fairness.change_test import Change, ChangeTest
+from fedfairx.fairness.credible import Normal
 from fedfairx.service.arrivals import Arrivals, ArrivalTable
 from fedfairx.service.earnings import Earnings, LiftReader
 from fedfairx.service.published import Published, Sums, batch_of, coarse
@@ -172,6 +173,8 @@ class ExposureCache:
         since_time, width, count, stretch = _stretches(journal, start, end)
         times = [since_time + width * k for k in range(count)]
 
+        belief = by_own_rewards if exact else by_published
+
         def computed(sums: tuple[Array, Array] | None) -> tuple[_Seen, Exposure]:
             seen = _Seen(0 if sums is None else sums[1].size, since_time, width)
             return seen, exposure(
@@ -181,7 +184,7 @@ class ExposureCache:
                 tolerance=settings.tolerance,
                 sums=sums,
                 changing=changing,
-                posterior=None if sums is None else posterior(agent, sums, exact=exact),
+                posterior=None if sums is None else belief(agent, sums),
                 times=times,
             )
 
@@ -204,10 +207,10 @@ class ExposureCache:
             journal.amendments().gone(since),
         )
 
-    def published_posterior(self) -> tuple[Array, Array]:
+    def published_posterior(self) -> Normal:
         """The posterior of θ that callers without the role admin may know, as of the last whole batch."""
         sums = self._update_published().sums
-        return posterior(self._agent, (sums.gram, sums.moment), exact=False)
+        return by_published(self._agent, (sums.gram, sums.moment))
 
     def _sums(self) -> tuple[Array, Array]:
         """Sums over this agent's rewards only: a peer's parameter may differ."""
@@ -241,19 +244,27 @@ class ExposureCache:
             return published
 
 
-def posterior(agent: Agent, sums: tuple[Array, Array], *, exact: bool) -> tuple[Array, Array]:
-    """The posterior of θ from sums of own rewards: its mean and its covariance.
+def by_own_rewards(agent: Agent, sums: tuple[Array, Array]) -> Posterior:
+    """What is believed of θ by sums of own rewards; they may lack an action that was added meanwhile."""
+    (gram, moment), found = sums, agent.posterior
+    mean, common = found.prior_mean[: moment.size], found.common[: moment.size]
+    return replace(found, gram=gram, moment=moment, prior_mean=mean, common=common)
 
-    Unless `exact`, σ and the prior are as assumed: learnt ones change with each reward. Actions without
-    features are then expected around the mean of the rewards in the sums, as widely as single rewards.
+
+def by_published(agent: Agent, sums: tuple[Array, Array]) -> Normal:
+    """What is believed of θ by published sums of own rewards.
+
+    σ and the prior are as assumed: learnt ones change with each reward. Actions without features are expected
+    around the mean of the rewards in the sums, as widely as single rewards.
     """
     gram, moment = sums
-    prior = agent.prior if exact else agent.options.prior or agent.prior
+    prior = agent.options.prior or agent.prior
     size = moment.size  # less than the agent's if an action was added meanwhile
     mean, sd, weight = prior.means(size), prior.sd, float(np.trace(gram))
-    if not exact and agent.actions and weight > 0.0:
+    if agent.actions and weight > 0.0:
         mean, sd = np.full(size, moment.sum() / weight), max(sd, prior.noise_sd)
-    return posterior_of(gram, moment, mean=mean, sd=sd, noise_sd=prior.noise_sd)
+    found = posterior_of(gram, moment, mean=mean, sd=sd, noise_sd=prior.noise_sd)
+    return Normal(*found, agent.options.reward_range)
 
 
 def _stretches(journal: Journal, start: int, end: int) -> tuple[float, float, int, str]:

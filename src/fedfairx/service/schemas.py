@@ -384,11 +384,15 @@ class Model(Struct):
     features: Named features, in order; empty if there are none.
     schema: What they are; null if there are none.
     actions: Actions without features, retired ones too; empty if actions have features.
-    columns: What each number of `estimate` and `sd` is of: a feature, as price, city=Rome or price:city=Rome,
-        "intercept", or an action.
+    columns: What each number of `estimate`, `sd`, `low` and `high` is of: a feature, as price, city=Rome or
+        price:city=Rome, "intercept", or an action.
     estimate: θ, the expected change of the reward with each feature or, for actions without features, the
         expected reward of each; unless for admins, as of the last whole batch of own rewards, and rounded.
-    sd: The standard deviation of each under the model.
+    sd: The standard deviation of each under the model that decides.
+    low: Where the interval begins in which each lies with a probability of 95 % under the model; for admins,
+        averaged over what the sizes of noise and prior may be. No expected reward is outside of a reward
+        range.
+    high: Where it ends.
     observed: Rewards that were learnt; those of several slots count each.
     pending: Decisions that wait for a reward.
     slots: The weights of the slots of a decision that asks for no others; one of weight 1 is one action.
@@ -409,6 +413,8 @@ class Model(Struct):
     columns: list[str]
     estimate: list[float]
     sd: list[Annotated[float, Meta(ge=0)]]
+    low: list[float]
+    high: list[float]
     observed: int
     pending: int
     model_version: int

@@ -13,6 +13,7 @@ import numpy as np
 from fedfairx.agent.agent import Agent
 from fedfairx.errors import StorageError
 from fedfairx.fairness.change_test import Change
+from fedfairx.fairness.credible import coordinates
 from fedfairx.features import Schema
 from fedfairx.federation.exchange.member import peers_of
 from fedfairx.service import schemas
@@ -24,6 +25,8 @@ from fedfairx.storage.records import StoredDecision
 if TYPE_CHECKING:
     from fedfairx.service.federation import Membership
     from fedfairx.service.served_agent import ServedAgent
+
+TWO_SIDED = 1.96  # sds on either side of an interval of 95 %
 
 
 def seen(stored: StoredDecision, *, exact: bool) -> schemas.DecisionSeen:
@@ -97,21 +100,28 @@ def columns(served: ServedAgent) -> list[str]:
     return [*names[:-1], "intercept"] if served.settings.intercept else names
 
 
-def estimates(served: ServedAgent, *, exact: bool) -> tuple[list[float], list[float]]:
-    """θ and the sd of each coordinate: what decisions are made by or, unless `exact`, what may be known."""
+def estimates(served: ServedAgent, *, exact: bool) -> tuple[list[float], ...]:
+    """θ, the sd of each coordinate and both ends of its 95 % interval.
+
+    θ and sd are those that decisions are made by or, unless `exact`, what may be known, and then both ends
+    follow from them.
+    """
     agent = served.agent
     if exact:
-        mean, covariance = agent.estimate, agent.covariance
+        mean, sds = agent.estimate, np.sqrt(np.maximum(np.diagonal(agent.covariance), 0.0))
+        ends = coordinates(agent.posterior, rewards=served.featureless)
     else:
-        mean, covariance = served.exposures.published_posterior()
-    sds = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
-    found = (mean, sds) if exact else coarse_estimates(mean, sds)
-    return found[0].tolist(), found[1].tolist()
+        belief = served.exposures.published_posterior()
+        mean, sds = coarse_estimates(belief.mean, np.sqrt(np.maximum(np.diagonal(belief.covariance), 0.0)))
+        limits = agent.options.reward_range if served.featureless else None
+        low, high = limits or (-math.inf, math.inf)
+        ends = (mean - TWO_SIDED * sds).clip(low, high), (mean + TWO_SIDED * sds).clip(low, high)
+    return tuple(each.tolist() for each in (mean, sds, *ends))
 
 
 def model(served: ServedAgent, change: Change, earned: Earnings, *, exact: bool) -> schemas.Model:
     agent, settings = served.agent, served.settings
-    estimate, sd = estimates(served, exact=exact)
+    estimate, sd, low, high = estimates(served, exact=exact)
     return schemas.Model(
         name=agent.name,
         rule=agent.rule,
@@ -124,6 +134,8 @@ def model(served: ServedAgent, change: Change, earned: Earnings, *, exact: bool)
         columns=columns(served),
         estimate=estimate,
         sd=sd,
+        low=low,
+        high=high,
         observed=agent.observed,
         pending=agent.pending,
         model_version=agent.model_version,

@@ -15,8 +15,6 @@ from fedfairx.service.pages.pagination import Keys, listed
 if TYPE_CHECKING:
     from fedfairx.service.served_agent import ServedAgent
 
-TWO_SIDED = 1.96  # sds on either side of an interval of 95 %
-
 
 class Coordinate(NamedTuple):
     """A feature or an action without features: its θ, with an interval of 95 %."""
@@ -25,14 +23,8 @@ class Coordinate(NamedTuple):
     name: str
     value: float
     sd: float
-
-    @property
-    def low(self) -> float:
-        return self.value - TWO_SIDED * self.sd
-
-    @property
-    def high(self) -> float:
-        return self.value + TWO_SIDED * self.sd
+    low: float
+    high: float
 
 
 #: How θ can be sorted.
@@ -45,9 +37,9 @@ MODEL: Keys = {
 
 async def model(served: ServedAgent, query: QueryParams, exact: bool) -> View:
     def read() -> View:
-        values, sds = serializers.estimates(served, exact=exact)
+        values, *others = serializers.estimates(served, exact=exact)
         names, agent = serializers.columns(served), served.agent
-        found = [Coordinate(*each) for each in zip(range(len(values)), names, values, sds, strict=False)]
+        found = [Coordinate(*each) for each in zip(range(len(values)), names, values, *others, strict=False)]
         listing = listed(found, query, MODEL, lambda each: each.name)
         ends = [end for each in listing.rows for end in (each.low, each.high)]
         return {
