@@ -240,6 +240,10 @@ def test_before_the_first_batch_a_reader_sees_who_was_shown(tmp_path: Path) -> N
         model = client.get("/v1/model", headers=headers["reader"]).json()
         assert model["estimate"] == [0.0, 0.0, 0.0]  # the prior
         assert model["sd"] == pytest.approx([0.3, 0.3, 0.3])
+        assert (model["low"], model["high"]) == (pytest.approx([-0.588] * 3), pytest.approx([0.588] * 3))
+        admin = client.get("/v1/model", headers=headers["admin"]).json()
+        for low, value, high in zip(admin["low"], admin["estimate"], admin["high"], strict=True):
+            assert low < value - 0.588 < value + 0.588 < high  # the sizes are not known either
         for role, exact in (
             ("reader", False),
             ("writer", False),
