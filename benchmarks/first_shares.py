@@ -123,13 +123,13 @@ def couriers(agent_of: Any, city: Any, seed: int) -> Iterator[tuple[str, float]]
 
 
 def described(agent_of: Any, delay: int, seed: int) -> Iterator[tuple[str, float]]:
-    """Numbers and a category by name, with effects of any sign on success rates around one half: the regret."""
+    """Numbers and a category by name, whose effects on success rates are of any sign: the regret."""
     from fedfairx.features import Schema
 
     rng = np.random.default_rng([seed, 9])
     effects, by_level = rng.normal(0.0, 0.25, NUMBERS), rng.normal(0.0, 0.1, len(LEVELS))
     names = [f"number-{k}" for k in range(NUMBERS)]
-    agent = agent_of(schema=Schema({**{name: (0, 10) for name in names}, "level": list(LEVELS)}), seed=seed)
+    agent = agent_of(schema=Schema({**dict.fromkeys(names, (0, 10)), "level": list(LEVELS)}), seed=seed)
     made: list[tuple[Any, float]] = []
     regret = 0.0
     for t in range(DESCRIBED_ROUNDS):

@@ -139,7 +139,7 @@ def test_late_and_missing_rewards_and_newcomers(
     T, theta = scenario.horizon, scenario.parameter(SEED)
     noise, uniforms = scenario.noise_sd * draws(SEED, "rewards", T, normal), draws(SEED, "actions", T)
     waits, silent = draws(SEED, "delays", T), set(np.argsort(theta)[: scenario.silent])
-    agent = oracle.Believer(ARMS, oracle.Prior(np.zeros(ARMS), 0.125, 0.5, True, learns_mean=True))
+    agent = oracle.Believer(ARMS, oracle.Prior(np.zeros(ARMS), 0.125, 0.5, True, np.ones(ARMS)))
     arriving: dict[int, list[int]] = {}  # the rounds whose rewards come in a round
     records, regret, regrets = [], 0.0, []
     for t in range(T):

@@ -109,7 +109,9 @@ def likeliest(
     return float(variance[best]), float(ridge[best])
 
 
-def likeliest_shift(gram: np.ndarray, moment: np.ndarray, prior: Prior, variance: float, ridge: float) -> float:
+def likeliest_shift(
+    gram: np.ndarray, moment: np.ndarray, prior: Prior, variance: float, ridge: float
+) -> float:
     """δ by the sums of records, for this σ² and λ: generalised least squares, with a prior of N(0, s²)."""
     if not gram.any():
         return 0.0
@@ -126,7 +128,8 @@ def quantiles(xs: np.ndarray, ys: np.ndarray, prior: Prior, levels: list[float])
     2σ₀²/σ² ~ χ² with two degrees of freedom, ln sd ~ N(ln sd₀, 1), δ ~ N(0, s²) with the s² of `likeliest`.
     """
     n, d = xs.shape
-    y, one = ys - xs @ prior.mean, xs.sum(axis=1)
+    common = np.zeros(d) if prior.common is None else prior.common
+    y, one = ys - xs @ prior.mean, xs @ common
     middle, spread = 2 * math.log(max(prior.noise_sd, float(np.std(y)))), 5.0
     log_variance = np.linspace(middle - spread, middle + spread, 240)
     parts = []  # weight, means (d,) and sds (d,) of normals
@@ -135,7 +138,7 @@ def quantiles(xs: np.ndarray, ys: np.ndarray, prior: Prior, levels: list[float])
         inner = np.linalg.inv(np.eye(n) + xs @ xs.T / ridge)  # rewards are N(0, σ² times its inverse)
         volume = np.linalg.slogdet(inner)[1] / 2
         deltas, wide = np.zeros(1), 1.0
-        if prior.learns_mean:
+        if prior.common is not None:
             steep, pull = one @ inner @ one, one @ inner @ y
             wide = max((pull / steep) ** 2, prior.sd**2 + prior.noise_sd**2)
             deltas = np.linspace(-6, 6, 121) * math.sqrt(wide)
@@ -143,7 +146,7 @@ def quantiles(xs: np.ndarray, ys: np.ndarray, prior: Prior, levels: list[float])
         squares = np.einsum("ik,ij,jk->k", left, inner, left)
         inverse = np.linalg.inv(xs.T @ xs + ridge * np.eye(d))
         means = (inverse @ (xs.T @ ys + ridge * prior.mean))[:, None] + np.outer(
-            ridge * inverse.sum(axis=1), deltas
+            ridge * inverse @ common, deltas
         )
         for size in log_variance:
             variance = math.exp(size)
