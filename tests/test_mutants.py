@@ -179,12 +179,12 @@ def test_each_accepted_mutant_can_be_made_and_has_a_reason() -> None:
 def test_a_module_is_tested_by_its_mirror_its_room_what_imports_it_and_examples() -> None:
     tests = mutants.TESTS
     assert mutants.mirror("core/estimate.py") == tests / "core" / "test_estimate.py"
-    assert not mutants.mirror("core/posterior.py").exists()
-    chosen = mutants.test_files("core/posterior.py")
+    assert not mutants.mirror("core/rules.py").exists()
+    chosen = mutants.test_files("core/rules.py")
     for name in (
         "core/test_slates.py",
         "core/optimism/test_solver.py",
-        "fairness/test_credible.py",
+        "fairness/test_contributions.py",
         "test_help.py",
     ):
         assert tests / name in chosen

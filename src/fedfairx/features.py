@@ -245,6 +245,11 @@ class Schema:
         return self._keys.index(()) if self.intercept else None
 
     @property
+    def has_numbers(self) -> bool:
+        """Whether a feature is a number, so that entries of contexts may be negative."""
+        return any(each.range is not None for each in self.features)
+
+    @property
     def norm(self) -> float:
         """The largest norm of a context: 1, or more if later versions have appended features.
 

@@ -39,7 +39,8 @@ def taught(agent: ffx.Agent, rounds: int = 30) -> None:
 
 
 def test_rows_by_name_are_contexts() -> None:
-    named, plain = ffx.Agent(schema=FIRST, seed=1), ffx.Agent(FIRST.width, seed=1)
+    prior = ffx.Prior(learn=False)  # the mean of an intercept is learnt only where it is known to be one
+    named, plain = ffx.Agent(schema=FIRST, seed=1, prior=prior), ffx.Agent(FIRST.width, seed=1, prior=prior)
     rows = list(ROWS.values())
     contexts = FIRST.encode(rows, ROME).contexts
     for given in (
@@ -164,7 +165,7 @@ def test_appended_columns_start_at_the_prior_and_change_no_prediction(
     agent.extend_schema(SECOND)  # nothing new
     assert agent.schema.versions == 2
     agent.extend_schema(THIRD)
-    zero = {name: row | {"stars": 1} for name, row in ROWS.items()}  # the lowest, which is 0
+    zero = {name: row | {"stars": 3} for name, row in ROWS.items()}  # the middle, which is 0
     assert agent.policy(actions=zero, context=ROME) == pytest.approx(policy, abs=1e-9)
     agent.observe(waiting, reward=1.0)  # made by the first version
     assert agent.observed == len(rewards) + 1
@@ -320,11 +321,16 @@ def test_an_agent_that_shares_can_not_grow(tmp_path: Path) -> None:
     [
         (FIRST, {}, Bounds()),
         (FIRST, {"reward_range": (-1.0, 2.0)}, Bounds(reward=2.0, gram_share=0.25)),
-        (FIRST, {"reward_range": (0.0, 2.0)}, Bounds(reward=2.0, gram_share=0.25, nonnegative=True)),
+        (FIRST, {"reward_range": (0.0, 2.0)}, Bounds(reward=2.0, gram_share=0.25)),
+        (
+            Schema({"new": bool, "city": ["Rome"]}, shared=["city"]),  # no number: no entry is negative
+            {"reward_range": (0.0, 2.0)},
+            Bounds(reward=2.0, gram_share=0.25, nonnegative=True),
+        ),
         (
             FIRST.extend(THIRD),
             {"reward_range": (0.0, 1.0)},
-            Bounds(context_norm=(8 / 6) ** 0.5, gram_share=8 / 6, nonnegative=True),
+            Bounds(context_norm=(8 / 6) ** 0.5, gram_share=8 / 6),
         ),
     ],
 )

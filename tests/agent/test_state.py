@@ -216,7 +216,7 @@ def test_the_file_is_json_with_a_schema_for_its_owner_alone(tmp_path: Path) -> N
     live(agent, 10, 0)
     path = saved(agent, tmp_path)
     document = json.loads(path.read_text())
-    assert (document["format"], document["schema"]) == ("fedfairx-agent", 6)
+    assert (document["format"], document["schema"]) == ("fedfairx-agent", 7)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [entry.name for entry in tmp_path.iterdir()] == ["agent.json"]
     assert KEY.hex() not in path.read_text()
@@ -282,7 +282,7 @@ def written(path: Path, body: Any, **envelope: Any) -> Path:
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()
     path.write_text(
-        json.dumps({"format": "fedfairx-agent", "schema": 6, "digest": digest, "agent": body} | envelope)
+        json.dumps({"format": "fedfairx-agent", "schema": 7, "digest": digest, "agent": body} | envelope)
     )
     return path
 
@@ -302,15 +302,15 @@ def test_the_helper_writes_what_can_be_read(tmp_path: Path) -> None:
         (b'{"format": "fedfairx-agent"}', "the file has no schema number"),
         (b'{"format": "fedfairx-agent", "schema": true}', "the file has no schema number"),
         (
-            b'{"format": "fedfairx-agent", "schema": 7}',
-            "the file has schema 7, and this fedfairx reads schema 6: update it",
+            b'{"format": "fedfairx-agent", "schema": 8}',
+            "the file has schema 8, and this fedfairx reads schema 7: update it",
         ),
         (
             b'{"format": "fedfairx-agent", "schema": 2}',
-            "the file has schema 2, and this fedfairx reads schema 6: an earlier version wrote the file",
+            "the file has schema 2, and this fedfairx reads schema 7: an earlier version wrote the file",
         ),
-        (b'{"format": "fedfairx-agent", "schema": 6}', "the file is damaged or was changed by hand"),
-        (b'{"format": "fedfairx-agent", "schema": 6, "agent": {"x": NaN}}', "the file is damaged"),
+        (b'{"format": "fedfairx-agent", "schema": 7}', "the file is damaged or was changed by hand"),
+        (b'{"format": "fedfairx-agent", "schema": 7, "agent": {"x": NaN}}', "the file is damaged"),
     ],
 )
 def test_foreign_files(tmp_path: Path, content: bytes, text: str) -> None:

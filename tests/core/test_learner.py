@@ -61,7 +61,7 @@ def test_a_lane_learns_the_same_bits_alone() -> None:
 @pytest.mark.parametrize("dimension", [1, 4])
 def test_the_layout_leaves_no_gap_and_nothing_lies_twice(dimension: int) -> None:
     size = size_of(learner, dimension)
-    assert size == NUMBERS + 1 + MERIT_ROWS + packed_size(dimension) + dimension * (dimension + 4)
+    assert size == NUMBERS + 1 + MERIT_ROWS + packed_size(dimension) + dimension * (dimension + 5)
     state, rest = learner(floats(np.arange(size + 2.0)), dimension)
     assert np.concatenate([part.array.ravel() for part in state]).tolist() == list(range(size))
     assert rest.array.tolist() == [size, size + 1]

@@ -268,8 +268,8 @@ def test_named_features_are_clipped_and_counted(place: str) -> None:
         (row,) = map(json.loads, client.get("/v1/export").text.splitlines())
         root = 3**0.5
         assert row["contexts"] == [
-            pytest.approx([0.5 / root, 0.5 / root, 1 / root]),
-            pytest.approx([0.0, 1 / root, 1 / root]),
+            pytest.approx([0.0, 0.0, 1 / root]),
+            pytest.approx([-1 / root, 1 / root, 1 / root]),
         ]
         assert "\nfedfairx_features_clipped_total 2\n" in metrics_of(client)
         for features, word in (

@@ -244,7 +244,7 @@ def test_the_settings(tmp_path: Path) -> None:
 
 
 def test_numbers_by_name_or_in_order_give_the_same_contexts(place: str) -> None:
-    """To [0, 1], divided by the root of their number, bit for bit; also if settings name no features."""
+    """To [-1, 1], divided by the root of their number, bit for bit; also if settings name no features."""
     first = {"features": "a=0:1,b=0:1", "intercept": False}
     rows = np.random.default_rng(0).normal(0.5, 0.6, (20, 2))
     for given in (first, {"dimension": 0}, {"features": "a=0:1,b=0:1"}, {"dimension": 2}):
@@ -252,7 +252,7 @@ def test_numbers_by_name_or_in_order_give_the_same_contexts(place: str) -> None:
             actions = [{"id": str(k), "features": {"a": a, "b": b}} for k, (a, b) in enumerate(rows.tolist())]
             decide(client, actions=actions)
             decide(client, contexts=rows.tolist())
-            expected = np.clip((rows - 0.0) / 1.0, 0.0, 1.0)
+            expected = np.clip(rows + (rows - 1.0), -1.0, 1.0)
             expected /= np.sqrt(2)
             assert [row["contexts"] for row in exported(client)[-2:]] == [expected.tolist()] * 2
 
@@ -263,7 +263,7 @@ def test_private_bounds_follow_from_it(place: str) -> None:
         for city in ("Rome", "Bonn"):
             reward(client, decide(client, actions=ACTIONS, context={"city": city}), 1.0)
         agent = client.app._app.state.service.default.agent
-        assert agent.privatizer.stream.bounds.nonnegative
+        assert not agent.privatizer.stream.bounds.nonnegative  # numbers are centred
         assert client.get("/v1/privacy").json()["clipped"] == 0
     with asking(place, **given):
         pass

@@ -285,7 +285,7 @@ def test_a_database_without_tables_holds_no_agent(empty_place: str) -> None:
         pass
 
 
-@pytest.mark.parametrize("number", [5, 7, None])
+@pytest.mark.parametrize("number", [6, 8, None])
 def test_an_agent_of_another_schema_is_refused_as_it_is(place: str, number: int | None) -> None:
     with ffx.Agent.open(place, dimension=2) as agent:
         journal = agent.journal
@@ -293,7 +293,7 @@ def test_an_agent_of_another_schema_is_refused_as_it_is(place: str, number: int 
         with journal.log.step() as log:
             update_settings(log, journal.agent, stored | {"schema": number})
     before = content_of(place)
-    said = f"holds an agent of schema {number}, and this fedfairx reads schema 6; open it with the version"
+    said = f"holds an agent of schema {number}, and this fedfairx reads schema 7; open it with the version"
     with pytest.raises(StateError, match=said):
         ffx.Agent.open(place)
     assert content_of(place) == before

@@ -1631,7 +1631,8 @@ class Agent:
                     as_arms(dimension, actions, schema),
                 )
                 if schema is not None and budget is not None and not (budget.bounds or budget.centring):
-                    follows = Bounds.for_range(asked.reward_range, norm=schema.norm, nonnegative=True)
+                    nonnegative = not schema.has_numbers
+                    follows = Bounds.for_range(asked.reward_range, norm=schema.norm, nonnegative=nonnegative)
                     sharing = replace(budget, bounds=follows).with_slots(slots)
                 budgeted = isinstance(sharing, Budget) or not asked.private
                 require(budgeted, "budget", f"must be given for {asked.composed.name}", None)

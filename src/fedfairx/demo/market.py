@@ -78,7 +78,7 @@ def unfairness(offers: Array, policies: Array) -> float:
 
 def contexts(offers: Array) -> Array:
     """Contexts as a service with `FEATURES` and an intercept gives them to its agent."""
-    scaled = (offers - LOW) / (HIGH - LOW)
+    scaled = ((offers - LOW) + (offers - HIGH)) / (HIGH - LOW)
     with_constant = np.concatenate([scaled, np.ones((*offers.shape[:-1], 1))], axis=-1)
     return np.asarray(with_constant / np.sqrt(DIMENSION))
 

@@ -110,8 +110,8 @@ class Bounds:
         """Make the default bounds: contexts in the unit ball, rewards in their range, or in (-1, 1).
 
         The noise is divided such that Gram and moment lose equally, whatever the size of the rewards.
-        Contexts of a schema have a known largest `norm` and are `nonnegative`, which needs less noise if no
-        reward is negative.
+        Contexts of a schema have a known largest `norm`. Those of one without numbers are `nonnegative`,
+        which needs less noise if no reward is negative.
         """
         if reward_range is None:
             return cls(context_norm=norm)

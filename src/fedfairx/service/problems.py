@@ -182,9 +182,12 @@ def _with_name(path: str, body: bytes) -> str:
             values = values[int(key) if key.isdecimal() else key]
     except (msgspec.DecodeError, LookupError, TypeError):
         return path
+    kind = _OF.get(path.rpartition(".")[2])
+    if kind is None:
+        return path
     for name, value in values.items():
         try:
-            msgspec.convert({name: value}, _OF[path.rpartition(".")[2]])
+            msgspec.convert({name: value}, kind)
         except msgspec.ValidationError:
             return place(path, name) if is_plain(name) else path
     return path

@@ -389,9 +389,8 @@ class Model(Struct):
     estimate: θ, the expected change of the reward with each feature or, for actions without features, the
         expected reward of each; unless for admins, as of the last whole batch of own rewards, and rounded.
     sd: The standard deviation of each under the model that decides.
-    low: Where the interval begins in which each lies with a probability of 95 % under the model; for admins,
-        averaged over what the sizes of noise and prior may be. No expected reward is outside of a reward
-        range.
+    low: Where the interval begins in which each lies with a probability of 95 % under the model, within the
+        reward range; for admins, averaged over what the sizes of noise and prior may be.
     high: Where it ends.
     observed: Rewards that were learnt; those of several slots count each.
     pending: Decisions that wait for a reward.

@@ -283,8 +283,8 @@ def test_the_keyboard_is_enough(tab: Any, site: Site) -> None:
         visited.append(tab.evaluate(focused))
         seen = tab.evaluate("getComputedStyle(document.activeElement).outlineStyle")
         assert seen != "none", visited[-1]
-    names = ["Overview", "Exposure", "Model", "Decisions", "Privacy", "Federation", "Report"]
-    assert visited[1:8] == names
+    names = ["Overview", "Exposure", "Rewards", "Model", "Decisions", "Privacy", "Federation", "Report"]
+    assert visited[1:9] == names
     tab.goto(site.url + "/decisions")
     tab.locator("summary").first.focus()
     tab.keyboard.press("Enter")

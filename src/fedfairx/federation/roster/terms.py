@@ -123,7 +123,8 @@ class Terms:
         known = type(times) in {type(each) for each in SCHEDULES.values()}
         require(known, "schedule", "must be one of fedfairx's own, which all members have", times)
         if schema is not None and asked.private and asked.bounds is None and asked.centring is None:
-            follows = Bounds.for_range(asked.reward_range, norm=schema.norm, nonnegative=True)
+            nonnegative = not schema.has_numbers
+            follows = Bounds.for_range(asked.reward_range, norm=schema.norm, nonnegative=nonnegative)
             asked = replace(asked, bounds=follows)
         settled = replace(_settled(asked), schedule=times)
         values = (
