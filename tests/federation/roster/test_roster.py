@@ -88,7 +88,7 @@ def test_terms_come_back_as_they_were(agreed: Terms) -> None:
 
 def test_members_have_the_schema_of_the_terms(tmp_path: Path) -> None:
     agreed = terms(dimension=None, schema=SCHEMA, reward_range=(0.0, 1.0))
-    assert agreed.bounds == Bounds(nonnegative=True)
+    assert agreed.bounds == Bounds()
     assert agreed.digest != terms(dimension=None, schema=LATER, reward_range=(0.0, 1.0)).digest
     assert "features" not in terms().to_dict()  # so that the digests of earlier terms stay
     assert agreed.agent("org1", noise=SimulatedNoise(0)).schema == SCHEMA
