@@ -12,7 +12,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 KEPT = 32  # tables in the cache
 FRESH = 10.0  # seconds for which a table is cached, at least
-PATIENCE = 1.0  # seconds that readers wait for the test of change
+PATIENCE = 1.0  # seconds that readers wait for what is read from the log
 COST = 10.0  # and this many times the seconds that it took to compute
 
 
@@ -63,6 +63,30 @@ class ExposureSnapshot:
     gone: str | None = None  # what is no longer in the log, as a sentence
 
 
+class _Reading:
+    """Reads what is new in the log, in a thread; not again before it may have changed."""
+
+    def __init__(self, read: Callable[[], None]) -> None:
+        self._read = read
+        self._until = -math.inf  # what was read is current until then, by the monotonic clock
+        self._task: asyncio.Task[None] | None = None
+
+    async def done(self) -> None:
+        """Return when it is current, or after `PATIENCE` seconds; reading then goes on."""
+        if time.monotonic() > self._until:
+            if self._task is None or self._task.done():
+                self._task = asyncio.create_task(self._look())
+            await asyncio.wait([self._task], timeout=PATIENCE)
+
+    async def _look(self) -> None:
+        began = time.monotonic()
+        try:
+            await asyncio.to_thread(self._read)
+        except StorageError:
+            return
+        self._until = time.monotonic() + max(FRESH, COST * (time.monotonic() - began))
+
+
 class ExposureCache:
     """The cache: each table is computed once for all readers."""
 
@@ -76,8 +100,7 @@ class ExposureCache:
         self._change, self._earnings = Change(), Earnings()
         self._arrivals: Arrivals | None = None
         self._arrived = ArrivalTable()
-        self._change_until = -math.inf  # `_change` is current until then, by the monotonic clock
-        self._looking: asyncio.Task[None] | None = None  # for a change
+        self._change_read, self._arrivals_read = _Reading(self._read_change), _Reading(self._read_arrivals)
         self._publishing = threading.Lock()
         self._outdated = False  # whether rows that the published sums are of mean something else now
 
@@ -113,38 +136,26 @@ class ExposureCache:
         The test begins where the published sums do, and its rate of false alarms is for one such beginning.
         While the storage is unavailable, or a long log takes more than a second, it is what was found last.
         """
-        await self._look_again()
+        await self._change_read.done()
         return self._change
 
     async def earnings(self) -> Earnings:
         """The mean reward and the lift over controls, as of the last whole batch, in three digits."""
-        await self._look_again()
+        await self._change_read.done()
         return self._earnings
 
     async def arrivals(self) -> ArrivalTable:
         """Whether rewards arrive, for each action and group."""
-        await self._look_again()
+        await self._arrivals_read.done()
         return self._arrived
 
-    async def _look_again(self) -> None:
-        if time.monotonic() > self._change_until:
-            if self._looking is None or self._looking.done():
-                self._looking = asyncio.create_task(self._look_for_change())
-            await asyncio.wait([self._looking], timeout=PATIENCE)
-
-    async def _look_for_change(self) -> None:
-        began = time.monotonic()
-        try:
-            self._arrived = await asyncio.to_thread(self._read_arrivals)
-            published = await asyncio.to_thread(self._update_published)
-        except StorageError:
-            return
+    def _read_change(self) -> None:
+        published = self._update_published()
         found = published.test.found
         self._change = replace(found, evidence=float(f"{found.evidence:.3g}"))
         self._earnings = Earnings.of(published.total, published.count, self._lift)
-        self._change_until = time.monotonic() + max(FRESH, COST * (time.monotonic() - began))
 
-    def _read_arrivals(self) -> ArrivalTable:
+    def _read_arrivals(self) -> None:
         settings = self._settings
         if self._arrivals is None:
             self._arrivals = Arrivals(
@@ -153,7 +164,7 @@ class ExposureCache:
                 window=settings.window,
                 default_reward=settings.default_reward is not None,
             )
-        return self._arrivals.update()
+        self._arrived = self._arrivals.update()
 
     def _make(self, since: float | None, until: float | None, exact: bool) -> ExposureSnapshot:
         began = time.monotonic()
