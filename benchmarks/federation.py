@@ -646,7 +646,8 @@ def tls_hub(folder: Path, port: int, monitor: int) -> subprocess.Popen[bytes] | 
     from fedfairx.federation.transport.nats import make_bucket
 
     place = MemberFolder.read(folder)
-    make_bucket(place.servers, federation=place.roster.federation, tls=place.tls)
+    rows = place.roster.terms.secure
+    make_bucket(place.servers, federation=place.roster.federation, tls=place.tls, rows=rows)
     return process  # type: ignore[no-any-return]
 
 

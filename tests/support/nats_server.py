@@ -77,7 +77,8 @@ class NatsServer:
         from fedfairx.federation.transport.nats import make_bucket
 
         place = MemberFolder.read(folder)
-        make_bucket(place.servers, federation=place.roster.federation, tls=place.tls)
+        rows = place.roster.terms.secure
+        make_bucket(place.servers, federation=place.roster.federation, tls=place.tls, rows=rows)
 
     def _listens(self) -> bool:
         assert self.process is not None

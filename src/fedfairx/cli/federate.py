@@ -448,8 +448,10 @@ class Bucket(Verb):
         require(1 <= self.replicas <= 5, "replicas", "must be from 1 to 5", self.replicas)
         hub = MemberFolder.read(self.folder)
         require(hub.name == HUB, "folder", "must be the hub's folder", self.folder)
-        federation = hub.roster.federation
-        changed = make_bucket(hub.servers, federation=federation, tls=hub.tls, replicas=self.replicas)
+        federation, rows = hub.roster.federation, hub.roster.terms.secure
+        changed = make_bucket(
+            hub.servers, federation=federation, tls=hub.tls, replicas=self.replicas, rows=rows
+        )
         print(f"the bucket of federation {federation} {'is made' if changed else 'was there already'}")
         return 0
 

@@ -131,7 +131,8 @@ class Fleet:
         from fedfairx.federation.transport.nats import make_bucket
 
         place = MemberFolder.read(hub)
-        make_bucket(place.servers, federation=place.roster.federation, tls=place.tls)
+        rows = place.roster.terms.secure
+        make_bucket(place.servers, federation=place.roster.federation, tls=place.tls, rows=rows)
 
     def _make_agent(self, name: str, place: int) -> None:
         database = self.database(name)

@@ -92,3 +92,24 @@ def test_a_look_that_a_doubt_has_overtaken_says_nothing() -> None:
     mirror.fetched(9, doubts)
     assert mirror.whole == -1
     assert mirror.latest() == {"a": b"4"}
+
+
+def test_only_what_came_after_a_point_is_in_doubt() -> None:
+    mirror = grown_to(2)
+    mirror.keep("b", 1, b"one")
+    mirror.receive("c", 3, b"three")
+    mirror.doubt(since=2)
+    assert (mirror.whole, mirror.highest) == (2, 2)
+    assert mirror.of("a") == (2, b"2")
+    assert mirror.of("c") == (0, None)
+    assert mirror.latest() == {"a": b"2", "b": b"one", "c": b"three"}  # shown until all was fetched
+    assert mirror.receive("d", 3, b"other")  # the number that "c" had
+    assert mirror.whole == 3
+    mirror.fetched(3, mirror.doubts)
+    assert mirror.latest() == {"a": b"2", "b": b"one", "d": b"other"}
+
+
+def test_doubt_never_makes_more_known_than_was() -> None:
+    mirror = Mirror()
+    mirror.doubt(since=5)
+    assert mirror.whole == -1

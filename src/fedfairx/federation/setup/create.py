@@ -37,7 +37,14 @@ from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.setup.member_folder import NOT_FLOWER, SETTINGS, MemberFolder, settings
 from fedfairx.federation.transport.flower.files import make_hub, make_node
-from fedfairx.federation.transport.nats_subjects import HUB, inbox_of, news_of, stream_of_bucket, subject_of
+from fedfairx.federation.transport.nats_subjects import (
+    HUB,
+    inbox_of,
+    news_of,
+    rows_for,
+    stream_of_bucket,
+    subject_of,
+)
 from fedfairx.federation.transport.protocol import own_keys, require_name
 from fedfairx.util.files import write_atomically
 
@@ -221,14 +228,20 @@ authorization {{
 
 
 def _user(name: str, roster: Roster) -> str:
-    """Permissions: a member writes its own keys and reads all keys; the hub's operator makes the bucket."""
-    federation, stream = roster.federation, stream_of_bucket(roster.federation)
+    """Permissions: a member writes its own keys and reads keys, with others' rows only on request.
+
+    The hub's operator makes the buckets. Nobody makes consumers: the server would deliver their messages
+    under any subject.
+    """
+    federation, secure = roster.federation, roster.terms.secure
+    streams = [stream_of_bucket(federation, rows=rows) for rows in ((False, True) if secure else (False,))]
     verbs = ("INFO", "CREATE", "UPDATE") if name == HUB else ("INFO", "MSG.GET")
     own = own_keys(name, secure=roster.terms.secure, opener=name in roster.openers)
     keys = [] if name == HUB else [subject_of(federation, key) for key in own]
-    publish = json.dumps([*keys, *(f"$JS.API.STREAM.{verb}.{stream}" for verb in verbs)])
-    news = [] if name == HUB else [news_of(federation, ">")]
-    subscribe = json.dumps([f"{inbox_of(name)}.>", *news])
+    asked = [f"$JS.API.STREAM.{verb}.{stream}" for stream in streams for verb in verbs]
+    publish = json.dumps([*keys, *asked])
+    news = [news_of(federation, ">"), *([news_of(federation, rows_for(name), rows=True)] if secure else [])]
+    subscribe = json.dumps([f"{inbox_of(name)}.>", *([] if name == HUB else news)])
     return (
         f"    {{ user: {json.dumps(identity_of(name, federation))}, permissions: {{\n"
         f"        publish: {publish},\n"

@@ -150,8 +150,8 @@ class MemberFolder:
             raise StateError(f"transport in [federation] must be nats, sqlite or engine, got {kind!r}")
         from fedfairx.federation.transport.nats import NatsTransport
 
-        federation = self.roster.federation
-        return NatsTransport(self.servers, federation=federation, agent=self.name, tls=self.tls)
+        federation, rows = self.roster.federation, self.roster.terms.secure
+        return NatsTransport(self.servers, federation=federation, agent=self.name, tls=self.tls, rows=rows)
 
     @property
     def servers(self) -> list[str]:

@@ -147,6 +147,7 @@ def _bucket(folder: Path) -> Iterator[Finding]:
             agent=place.name,
             tls=place.tls,
             replicas=min(len(servers), REPLICAS),
+            rows=place.roster.terms.secure,
         )
 
     try:

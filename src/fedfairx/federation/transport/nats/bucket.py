@@ -1,6 +1,7 @@
-"""The JetStream bucket of a federation: its settings, and how the hub's operator makes it.
+"""The JetStream buckets of a federation: their settings, and how the hub's operator makes them.
 
-Unlike nats-py's own buckets it allows no roll-ups, no purge and no deletion, so that a member, who may write
+There is one, and with secure aggregation a second for rows, with the same settings. Unlike nats-py's own
+buckets it allows no roll-ups, no purge and no deletion, so that a member, who may write
 its own keys, can't remove another's. The server republishes stored messages under subjects that no member may
 write to. Members can't create a bucket, or the first of them would choose its settings.
 """
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 
 from fedfairx.errors import TransportRefused, TransportUnavailable, needs
 from fedfairx.federation.transport.nats.tls import Tls, new_client
-from fedfairx.federation.transport.nats_subjects import HUB, inbox_of, news_of, stream_of_bucket, subject_of
+from fedfairx.federation.transport.nats_subjects import HUB, inbox_of, news_of, stream_of_bucket, subjects_of
 from fedfairx.federation.transport.protocol import LARGEST
 
 with needs("nats"):
@@ -25,11 +26,11 @@ Answer = TypeVar("Answer")
 MAKE = "`fedfairx federate bucket`, run by the hub's operator, makes and repairs it"
 
 
-def new_bucket(federation: str, *, replicas: int) -> api.StreamConfig:
+def new_bucket(federation: str, *, replicas: int, rows: bool = False) -> api.StreamConfig:
     """Settings of a bucket."""
-    subjects = subject_of(federation, ">")
+    subjects = subjects_of(federation, rows=rows)
     return api.StreamConfig(
-        name=stream_of_bucket(federation),
+        name=stream_of_bucket(federation, rows=rows),
         subjects=[subjects],
         max_msgs_per_subject=1,
         max_msg_size=LARGEST,
@@ -42,14 +43,14 @@ def new_bucket(federation: str, *, replicas: int) -> api.StreamConfig:
         deny_delete=True,
         deny_purge=True,
         allow_rollup_hdrs=False,
-        republish=api.RePublish(src=subjects, dest=news_of(federation, ">")),
+        republish=api.RePublish(src=subjects, dest=news_of(federation, ">", rows=rows)),
     )
 
 
-def flaws(config: api.StreamConfig, federation: str, *, replicas: int = 1) -> list[str]:
+def flaws(config: api.StreamConfig, federation: str, *, replicas: int = 1, rows: bool = False) -> list[str]:
     """The settings by which a bucket could lose messages or tell nobody of them; at least `replicas`."""
-    wanted = new_bucket(federation, replicas=replicas)
-    told = config.republish is not None and config.republish.dest == news_of(federation, ">")
+    wanted = new_bucket(federation, replicas=replicas, rows=rows)
+    told = config.republish is not None and config.republish.dest == news_of(federation, ">", rows=rows)
     rules = {
         "subjects": (config.subjects, wanted.subjects),
         "history": (config.max_msgs_per_subject, 1),
@@ -76,18 +77,20 @@ def _word(value: Any) -> str:
     return str(getattr(value, "value", value))
 
 
-def require_sound(config: api.StreamConfig, federation: str, *, replicas: int = 1) -> None:
+def require_sound(
+    config: api.StreamConfig, federation: str, *, replicas: int = 1, rows: bool = False
+) -> None:
     """Refuse a bucket that could lose messages or does not republish them."""
-    found = flaws(config, federation, replicas=replicas)
+    found = flaws(config, federation, replicas=replicas, rows=rows)
     if found:
         raise TransportRefused(
             f"the hub's bucket {config.name} could lose messages: {'; '.join(found)}; {MAKE}"
         )
 
 
-def no_bucket(federation: str) -> TransportRefused:
+def no_bucket(federation: str, *, rows: bool = False) -> TransportRefused:
     """The error of a hub without a bucket."""
-    return TransportRefused(f"the hub has no bucket {stream_of_bucket(federation)}; {MAKE}")
+    return TransportRefused(f"the hub has no bucket {stream_of_bucket(federation, rows=rows)}; {MAKE}")
 
 
 def reason_of(error: Exception) -> str:
@@ -109,21 +112,28 @@ def make_bucket(
     federation: str,
     tls: Tls | None = None,
     replicas: int = 1,
+    rows: bool = False,
     deadline: float = 5.0,
 ) -> bool:
-    """Create the bucket as the hub's operator, or change its settings; False if they were right."""
-    wanted = new_bucket(federation, replicas=replicas)
+    """Create the bucket as the hub's operator, or change its settings; False if they were right.
 
-    async def make(js: Any) -> bool:
+    rows: whether there is one for rows, too, as secure aggregation needs.
+    """
+
+    async def make_one(js: Any, of_rows: bool) -> bool:
+        wanted = new_bucket(federation, replicas=replicas, rows=of_rows)
         try:
             config = (await js.stream_info(wanted.name)).config
         except NotFoundError:
             await js.add_stream(wanted)
             return True
-        if not flaws(config, federation) and config.num_replicas == replicas:
+        if not flaws(config, federation, rows=of_rows) and config.num_replicas == replicas:
             return False
         await js.update_stream(wanted)
         return True
+
+    async def make(js: Any) -> bool:
+        return any([await make_one(js, of_rows) for of_rows in _kinds(rows)])
 
     return _ask(servers, HUB, make, tls=tls, deadline=deadline)
 
@@ -135,18 +145,24 @@ def check_bucket(
     agent: str,
     tls: Tls | None = None,
     replicas: int = 1,
+    rows: bool = False,
     deadline: float = 5.0,
 ) -> None:
-    """Raise unless the hub can be reached as `agent` and has a bucket with the right settings."""
+    """Raise unless the hub can be reached as `agent` and has buckets with the right settings."""
 
     async def check(js: Any) -> None:
-        try:
-            info = await js.stream_info(stream_of_bucket(federation))
-        except NotFoundError:
-            raise no_bucket(federation) from None
-        require_sound(info.config, federation, replicas=replicas)
+        for of_rows in _kinds(rows):
+            try:
+                info = await js.stream_info(stream_of_bucket(federation, rows=of_rows))
+            except NotFoundError:
+                raise no_bucket(federation, rows=of_rows) from None
+            require_sound(info.config, federation, replicas=replicas, rows=of_rows)
 
     _ask(servers, agent, check, tls=tls, deadline=deadline)
+
+
+def _kinds(rows: bool) -> tuple[bool, ...]:
+    return (False, True) if rows else (False,)
 
 
 def _ask(

@@ -1,12 +1,13 @@
-"""A transport by a NATS server's JetStream key/value bucket.
+"""A transport by JetStream key/value buckets of a NATS server.
 
-A federation has one bucket (`bucket.py`) with two keys for each member. A message is written with the
-revision that it replaces, and the server refuses the write if another revision is there.
+A federation has one bucket (`bucket.py`) with the keys of all members, and with secure aggregation one for
+rows. A message is written with the revision that it replaces, and the server refuses the write if another
+revision is there.
 
-News arrives by the stream's republishing, a subscription that the client renews on reconnection, unlike
-nats-py's bucket watchers. Every `poll` seconds the stream's last revision is compared, and everything is
-fetched if some was missed; so it is after every connection, because the hub may have been restored from an
-older copy, whose revisions can't be compared.
+News arrives by the streams' republishing, a subscription that the client renews on reconnection, unlike
+nats-py's bucket watchers. Every `poll` seconds the streams' last revisions are compared, and what was missed
+is fetched (`stream.py`). So it is after every connection, where the hub may have been restored from an older
+copy, whose revisions can't be compared.
 """
 
 from __future__ import annotations
@@ -15,19 +16,20 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from fedfairx.errors import TransportRefused, TransportUnavailable, needs
-from fedfairx.federation.transport.nats.bucket import no_bucket, reason_of, require_sound
-from fedfairx.federation.transport.nats.mirror import Mirror
+from fedfairx.federation.transport.nats.bucket import reason_of
+from fedfairx.federation.transport.nats.stream import Stream
 from fedfairx.federation.transport.nats.tls import Tls, new_client
-from fedfairx.federation.transport.nats_subjects import inbox_of, news_of, stream_of_bucket, subject_of
-from fedfairx.federation.transport.protocol import LARGEST, Conflict, require_name
+from fedfairx.federation.transport.nats_subjects import inbox_of, is_row, rows_for
+from fedfairx.federation.transport.protocol import LARGEST, Conflict, Watchers, require_name
 
 with needs("nats"):
     from nats.errors import Error as NatsError
     from nats.js import api
-    from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
+    from nats.js.errors import APIError, NoStreamResponseError
 
 
 Answer = TypeVar("Answer")
@@ -41,14 +43,15 @@ _UNANSWERED = 2  # pings without an answer, after which the connection is given 
 
 
 class NatsTransport:
-    """The bucket of `federation` at `servers`, written as `agent`.
+    """The buckets of `federation` at `servers`, written as `agent`.
 
     It connects in the background, and reconnects for as long as it is open. A server that accepts connections
     but does not answer counts as unavailable after 3 seconds.
 
     tls: makes the TLS context of each connection, so that renewed certificates are used.
+    rows: whether there is a bucket for rows, too, of which those for `agent` are received.
     deadline: seconds that a call waits for the server.
-    poll: seconds between two comparisons with the stream.
+    poll: seconds between two comparisons with the streams.
     """
 
     def __init__(
@@ -58,16 +61,19 @@ class NatsTransport:
         federation: str,
         agent: str,
         tls: Tls | None = None,
+        rows: bool = False,
         deadline: float = 4.0,
         poll: float = 10.0,
     ) -> None:
         require_name(agent)
         self._servers = [servers] if isinstance(servers, str) else list(servers)
-        self._agent, self._federation = agent, federation
-        self._stream, self._prefix = stream_of_bucket(federation), subject_of(federation, "")
-        self._news = news_of(federation, "")
+        self._agent = agent
+        self._watchers = Watchers()
+        self._streams = [Stream(federation, self._ask, self._watchers)]
+        if rows:
+            ours = rows_for(agent)
+            self._streams.append(Stream(federation, self._ask, self._watchers, rows=True, pattern=ours))
         self._tls, self._deadline, self._poll = tls, deadline, poll
-        self._mirror = Mirror()
         self._trouble = "not connected yet"
         self._refused = ""
         self._closed = False
@@ -93,10 +99,10 @@ class NatsTransport:
         client = self._client
         if self._closed or self._refused or client is None or not client.is_connected:
             self._call(self._connected())
-        return self._mirror.latest()
+        return {key: message for each in self._streams for key, message in each.mirror.latest().items()}
 
     def watch(self, notify: Callable[[], None]) -> Callable[[], None]:
-        return self._mirror.watchers.add(notify)
+        return self._watchers.add(notify)
 
     def close(self) -> None:
         if self._closed:
@@ -129,9 +135,16 @@ class NatsTransport:
 
     # --- in the loop's thread ------------------------------------------------------------------------
 
+    def _stream_of(self, key: str) -> Stream:
+        """The stream of a key."""
+        if is_row(key) and len(self._streams) == 1:
+            raise TransportRefused(f"a message must not be for one member here, got {key!r}")
+        return self._streams[is_row(key)]
+
     async def _publish(self, agent: str, message: bytes, replacing: bytes | None) -> None:
+        stream = self._stream_of(agent)
         await self._ready.wait()
-        revision, held = self._mirror.of(agent)
+        revision, held = stream.mirror.of(agent)
         if held != replacing or held == message:
             revision, held = await self._fetch(agent)
         if held == message:
@@ -141,10 +154,11 @@ class NatsTransport:
         expected = {api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(revision)}
         try:
             kept = await self._permitted(
-                self._js.publish(self._prefix + agent, message, headers=expected, timeout=self._deadline)
+                self._js.publish(stream.prefix + agent, message, headers=expected, timeout=self._deadline)
             )
         except NoStreamResponseError:
-            self._look_again()
+            stream.mirror.doubt()
+            self._stale.set()
             raise
         except APIError as error:
             if error.err_code not in _WRONG_SEQUENCE:
@@ -153,7 +167,12 @@ class NatsTransport:
             if held == message:  # it had arrived, and only the answer was lost
                 return
             raise Conflict(held) from None
-        self._mirror.keep(agent, kept.seq, message)
+        stream.mirror.keep(agent, kept.seq, message)
+
+    async def _ask(self, subject: str, content: bytes) -> Any:
+        if self._client is None:
+            raise TimeoutError
+        return await self._client.request(subject, content, timeout=self._deadline)
 
     async def _permitted(self, asking: Coroutine[Any, Any, Any]) -> Any:
         """Wait for the answer, or for the error that reports missing permissions instead of one."""
@@ -171,23 +190,14 @@ class NatsTransport:
             answer.cancel()
             violated.cancel()
 
-    async def _fetch(self, agent: str) -> tuple[int, bytes | None]:
-        """Fetch the message under a name from the stream's leader, into the mirror too."""
-        known, _ = self._mirror.of(agent)
-        revision, message = 0, None
-        with contextlib.suppress(NotFoundError):
-            found = await self._js.get_msg(self._stream, subject=self._prefix + agent)
-            revision, message = found.seq, found.data or b""
-        if revision < known:
-            self._look_again()
-        if message is not None:
-            self._mirror.keep(agent, revision, message)
-        return revision, message
-
-    def _look_again(self) -> None:
-        """Wake the loop to compare with the stream at once."""
-        self._mirror.doubt()
-        self._stale.set()
+    async def _fetch(self, key: str) -> tuple[int, bytes | None]:
+        """Fetch the message under a key; look at all if the stream has gone back."""
+        stream = self._stream_of(key)
+        doubts = stream.mirror.doubts
+        found = await stream.fetch(key)
+        if doubts != stream.mirror.doubts:
+            self._stale.set()
+        return found
 
     async def _connected(self) -> None:
         if self._client is None or not self._client.is_connected:
@@ -210,7 +220,8 @@ class NatsTransport:
                 await asyncio.wait_for(self._stale.wait(), self._poll)
             self._stale.clear()
             try:
-                await self._look()
+                for stream in self._streams:
+                    await stream.look()
                 self._trouble = self._refused = ""
                 self._ready.set()
                 self._first.set()
@@ -219,27 +230,15 @@ class NatsTransport:
                 await asyncio.sleep(min(self._poll, 0.25))
                 self._stale.set()
 
-    async def _look(self) -> None:
-        """Fetch all messages if some were missed."""
-        known, info = self._mirror.highest, await self._find_bucket()
-        if not self._mirror.same_stream(info.created, last=info.state.last_seq, known=known):
-            info = await self._find_bucket()  # includes messages received meanwhile
-        if info.state.last_seq > self._mirror.whole:
-            doubts = self._mirror.doubts
-            for subject in sorted(info.state.subjects or {}):
-                await self._fetch(subject.removeprefix(self._prefix))
-            self._mirror.fetched(info.state.last_seq, doubts)
-
     async def _connect(self) -> None:
-        async def news(message: Any) -> None:
-            agent = message.subject.removeprefix(self._news)
-            if not self._mirror.receive(agent, int(message.headers["Nats-Sequence"]), message.data):
+        async def news(stream: Stream, message: Any) -> None:
+            if not stream.receive(message.subject, int(message.headers["Nats-Sequence"]), message.data):
                 self._stale.set()
 
         async def again() -> None:
             self._trouble = ""
             self._client.options["reconnect_time_wait"] = _PAUSE
-            self._look_again()
+            self._stale.set()
 
         async def failed(error: Exception) -> None:
             self._trouble = reason_of(error)
@@ -250,6 +249,8 @@ class NatsTransport:
 
         async def away() -> None:
             self._trouble = self._trouble or "the connection is lost"
+            for stream in self._streams:
+                stream.connection_lost()
 
         client: Any = new_client(self._tls)
         await client.connect(
@@ -268,22 +269,10 @@ class NatsTransport:
         )
         self._client = client
         self._js = self._client.jetstream(timeout=self._deadline)
-        await self._permitted(self._find_bucket())
-        await self._client.subscribe(self._news + ">", cb=news)
+        for stream in self._streams:
+            await self._permitted(stream.require())
+            await self._client.subscribe(stream.news, cb=partial(news, stream))
         self._stale.set()
-
-    async def _find_bucket(self) -> api.StreamInfo:
-        """Open the federation's bucket; refuse one that could lose messages."""
-        try:
-            info = await self._stream_info()
-        except NotFoundError:
-            raise no_bucket(self._federation) from None
-        require_sound(info.config, self._federation)
-        return info
-
-    async def _stream_info(self) -> api.StreamInfo:
-        info: api.StreamInfo = await self._js.stream_info(self._stream, subjects_filter=self._prefix + ">")
-        return info
 
     async def _end(self) -> None:
         await self._shut()

@@ -18,8 +18,8 @@ class Mirror:
     doubts: number of calls of `doubt`.
     """
 
-    def __init__(self) -> None:
-        self.watchers = Watchers()
+    def __init__(self, watchers: Watchers | None = None) -> None:
+        self.watchers = Watchers() if watchers is None else watchers
         self.whole = -1
         self.doubts = 0
         self._lock = threading.Lock()
@@ -77,12 +77,13 @@ class Mirror:
                 self.whole += 1
         self._ahead = {revision for revision in self._ahead if revision > self.whole}
 
-    def doubt(self) -> None:
-        """Forget all revisions: the stream may be another one, or restored to an earlier time."""
+    def doubt(self, since: int = -1) -> None:
+        """Forget all revisions after `since`: the stream may be another one, or restored to that time."""
         before = self.latest()
         with self._lock:
-            self._before, self._messages = before, {}
-        self._ahead, self._heard, self.whole = set(), 0, -1
+            kept = {name: held for name, held in self._messages.items() if held[0] <= since}
+            self._before, self._messages = before, kept
+        self._ahead, self._heard, self.whole = set(), max(since, 0), min(since, self.whole)
         self.doubts += 1
 
     def same_stream(self, made: object, *, last: int, known: int) -> bool:
