@@ -451,7 +451,7 @@ class PeerSeen(Struct):
     records: The number of records in it; 0 with secure aggregation, where only that of all is known.
     came: When it came, in seconds since 1970; null if before this start of the service.
     alive: The member's last sign of life, in seconds since 1970; null if there was none.
-    silent: Whether it has given none for five minutes while ours came through.
+    silent: Whether it has given none for five minutes, or longer among many, while ours came through.
     refused: Messages of the member that were refused since this start.
     weight: The share of its records that counts, 0 to 1: for admins; null before any came.
     reason: Why it has this weight: for admins.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from fedfairx.errors import MessageRefused, TransportUnavailable
-from fedfairx.federation.exchange.alive import AHEAD, RENEWED, SILENT
+from fedfairx.federation.exchange.alive import AHEAD, RENEWED, SILENT, SignsOfLife, renewal, silence
 from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.member import Member
-from fedfairx.federation.transport import EngineTransport
+from fedfairx.federation.transport import EngineTransport, MemoryTransport
 from fedfairx.federation.transport.protocol import alive_key, named_by, require_name
 from member_helpers import World, released, world
 
@@ -84,16 +86,67 @@ def test_nobody_is_silent_while_our_own_signs_do_not_come_through() -> None:
 def test_a_sign_is_renewed_every_half_minute_and_not_more_often() -> None:
     here = world()
     run = Clocks(here, "org1")
-    key, seen = alive_key("org1"), set()
-    for _ in range(4 * int(RENEWED)):
+    key, times = alive_key("org1"), {}
+    for _ in range(5 * int(RENEWED)):
         run.later(1.0, "org1")
-        seen.add(here.transport.latest()[key])
-    assert len(seen) == 4
+        times.setdefault(here.transport.latest()[key], run.times["org1"])
+    first, *others = times.values()
+    assert first == START + 1.0  # at once, and then by the member's own turns
+    assert others[0] - first <= RENEWED
+    assert {later - one for one, later in pairwise(others)} == {RENEWED}
+    assert len(others) == 5
     run.times["org1"] -= 1000.0  # a clock that was set back
     for _ in range(int(RENEWED)):
         run.later(1.0, "org1")
-        seen.add(here.transport.latest()[key])
-    assert len(seen) == 5
+        times.setdefault(here.transport.latest()[key], run.times["org1"])
+    assert 7 <= len(times) <= 8
+
+
+class Counted(MemoryTransport):
+    """A transport that counts what is published, as it would be sent to all members."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.published = 0
+
+    def publish(self, agent: str, message: bytes, *, replacing: bytes | None) -> None:
+        super().publish(agent, message, replacing=replacing)
+        self.published += 1
+
+
+def signs_in(members: int, seconds: int) -> list[int]:
+    """The signs of life in each second, of members that have all started at the same moment."""
+    transport, signs = Counted(), {f"org{number}": SignsOfLife() for number in range(members)}
+    counts = []
+    for second in range(seconds):
+        transport.published = 0
+        for name, each in signs.items():
+            now = START + second
+            each.renew(transport, name, lambda now: b"%d" % now, now=now, members=members)
+        counts.append(transport.published)
+    return counts
+
+
+@pytest.mark.parametrize("members", [10, 60, 240])
+def test_all_signs_of_life_to_everybody_are_as_many_a_minute_as_there_are_members(members: int) -> None:
+    """Each is sent to all members, so these many times `members` are passed on."""
+    first, *later = signs_in(members, 1 + 2 * int(renewal(members)))
+    assert first == members
+    a_minute = 60.0 * sum(later) / len(later)
+    assert a_minute <= 60.0
+    assert max(later) <= max(4, 0.05 * members)  # not all at once again
+
+
+def test_a_member_of_many_that_stops_is_noticed_later() -> None:
+    assert [silence(members) for members in (3, 30, 200, 1000)] == [300.0, 300.0, 470.0, 1270.0]
+    signs, transport = SignsOfLife(), MemoryTransport()
+    signs.saw("org2", START)
+    for second in range(1000):
+        now = START + second
+        signs.renew(transport, "org1", lambda now: b"%d" % now, now=now, members=200)
+        if signs.silent(["org2"]):
+            break
+    assert silence(200) < second <= silence(200) + renewal(200)
 
 
 def test_an_earlier_process_has_left_a_sign() -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from fedfairx.errors import TransportRefused
+from fedfairx.federation.exchange.alive import SignsOfLife
 from fedfairx.federation.transport import Conflict
+from fedfairx.federation.transport.protocol import alive_key
 from nats_server import wait_until
 from transport_helpers import Opening, ends_of
 
@@ -110,6 +112,25 @@ def test_many_writers_at_once(ends: Opening) -> None:
     assert not failures
     reader = ends("b6")
     wait_until(lambda: all(held(reader, name) == f"{name} 24".encode() for name in names))
+
+
+def test_idle_members_tell_nobody_anything_between_their_signs_of_life(ends: Opening) -> None:
+    """An hour by the members' clock, with a look each second, as one of 120: a sign every two minutes."""
+    writer, watcher, signs = ends("a7"), ends("b7"), SignsOfLife()
+    news: list[int] = []
+    watcher.latest()
+    key, signed = alive_key("a7"), set()
+    for second in range(3600):
+        signs.renew(writer, "a7", lambda now: b"%d" % now, now=float(second), members=120)
+        signed.add(signs.ours)
+        if second == 1:
+            wait_until(lambda: held(watcher, key) == b"0")
+            stop = watcher.watch(lambda: news.append(1))
+    last = b"%d" % int(signs.ours or 0.0)
+    wait_until(lambda: held(watcher, key) == last)
+    stop()
+    assert len(signed) == 31
+    assert len(news) <= 30  # once for each, or less if several came at once; SQLite tells of the first again
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "nats"])

@@ -298,11 +298,11 @@ class Member:
             return sent and self.away is None
 
     def show_life(self) -> None:
-        """Renew this member's sign of life at the transport, every `RENEWED` seconds."""
+        """Renew this member's sign of life at the transport, if it is time to."""
         seal = self._seal
         if isinstance(seal, SignedCodec):
-            sign = seal.close_sign_of_life
-            self.signs.renew(self.transport, self.agent.name, sign, now=self.clock())
+            sign, members = seal.close_sign_of_life, len(seal.roster.members)
+            self.signs.renew(self.transport, self.agent.name, sign, now=self.clock(), members=members)
 
     @property
     def sign_of_life(self) -> bytes | None:

@@ -926,8 +926,8 @@ class SecureMember:
 
     def show_life(self) -> None:
         """Renew this member's sign of life at the transport."""
-        sign = self._seal.close_sign_of_life
-        self.signs.renew(self.transport, self.agent.name, sign, now=self.clock())
+        sign, members = self._seal.close_sign_of_life, len(self._seal.roster.members)
+        self.signs.renew(self.transport, self.agent.name, sign, now=self.clock(), members=members)
 
     def watch(self, *, every: float = 1.0, after: Callable[[], None] | None = None) -> Callable[[], None]:
         """Call `exchange` in a thread, on news and every `every` seconds; return a function that stops it.
