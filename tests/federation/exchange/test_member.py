@@ -249,6 +249,20 @@ def test_what_the_transport_lost_is_sent_again_and_rubbish_is_replaced() -> None
     assert sum(member.refusals.values()) == 2
 
 
+def test_rubbish_under_ones_name_before_the_first_release_stops_nothing() -> None:
+    here = world()
+    here.put("org1", b"rubbish")
+    one, two = here.member("org1"), here.member("org2")
+    released(two)
+    for _ in range(2):
+        assert one.exchange()
+    assert not one.waiting
+    assert "org2" in one.agent.held
+    released(one)  # it replaces the rubbish
+    two.exchange()
+    assert "org1" in two.agent.held
+
+
 def test_a_member_whose_release_another_life_has_replaced_waits() -> None:
     here = world()
     member = here.member("org1")

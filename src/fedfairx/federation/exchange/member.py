@@ -76,7 +76,8 @@ class Member:
     def waiting(self) -> bool:
         """Whether the transport lacks the latest release."""
         sealed = 0 if self._release is None else self._release.number
-        return self.agent.released > sealed or self._there != self._message
+        lacks = self._message is not None and self._there != self._message
+        return self.agent.released > sealed or lacks
 
     def send(self, release: Release | None = None) -> bool:
         """Publish the latest release if the transport lacks it; False if the transport is unavailable.
@@ -149,7 +150,7 @@ class Member:
 
         An earlier process may have ended between publishing it and noting that.
         """
-        if self._noted == self._there:
+        if self._there in (None, self._noted) or self._there != self._message:
             return
         stream = self.agent.privatizer.stream
         if stream is not None:
