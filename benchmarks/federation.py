@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from fedfairx.agent.schedules import EveryRound
-from fedfairx.federation.aggregation.records import MemoryRecords
+from fedfairx.federation.aggregation.records import MemoryStore
 from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.exchange.secure_member import SecureMember
@@ -36,7 +36,7 @@ from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.setup.create import create_federation
 from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.federation.transport import MemoryTransport, SqliteTransport, Transport
-from fedfairx.federation.transport.protocol import PARTIAL, ROW, aggregation_key
+from fedfairx.federation.transport.protocol import PARTIAL, aggregation_key, row_key
 from fedfairx.privacy import KeyedNoise, Release, new_key
 from measure import Contestant, Report, main, race
 
@@ -534,8 +534,8 @@ class SecureRounds:
                 self.transport,
                 SignedCodec(self.roster, name, key),
                 key,
-                confirmed=lambda: names,
-                vault=MemoryRecords() if name in self.roster.openers else None,
+                confirmed=lambda: publics,
+                vault=MemoryStore(),
                 clock=lambda: self.clock,
             )
             for name, key in keys.items()
@@ -556,6 +556,7 @@ class SecureRounds:
     def exchange(self, members: Sequence[SecureMember]) -> None:
         for each in members:
             each.exchange()
+            each.show_life()
 
     def finish(self) -> None:
         while any(each.progress.opened < self.number for each in self.members):
@@ -570,8 +571,12 @@ class SecureRounds:
         self.finish()
         return time.process_time() - began
 
-    def sent(self, kind: str = ROW) -> int:
-        return len(self.transport.latest()[aggregation_key(self.members[0].agent.name, kind)])
+    def sent(self, kind: str = "") -> int:
+        """Bytes of a member's message of this kind; by default of its row for all openers."""
+        held, name = self.transport.latest(), self.members[0].agent.name
+        if kind:
+            return len(held[aggregation_key(name, kind)])
+        return sum(len(held[row_key(name, opener)]) for opener in self.roster.openers)
 
 
 # --- rounds over NATS with TLS ------------------------------------------------------------------------------
@@ -719,7 +724,8 @@ class RoundsPart:
         each = place.member(place.roster.terms.open_agent(place.name, folder / "agent.sqlite"))
         each.clock = lambda: self.clocks[place.name]
         if place.name == self.last:
-            real, own = each.transport.publish, {place.name, aggregation_key(place.name, ROW)}
+            real, own = each.transport.publish, {place.name}
+            own |= {row_key(place.name, opener) for opener in place.roster.openers}
 
             def publish(agent: str, message: bytes, *, replacing: bytes | None) -> None:
                 if agent in own:
@@ -757,7 +763,8 @@ class RoundsPart:
     def _has(self, name: str, number: int, senders: Sequence[str]) -> bool:
         each = self.members[name]
         if isinstance(each, SecureMember):
-            rows = each.progress.rows == (self.last,) and each.progress.due == number
+            # An opener waits for the last member's row. The others do not see rows.
+            rows = each.progress.sent == number and each.progress.rows in ((), (self.last,))
             return each.progress.opened >= number if self.last in senders else rows
         held = each.agent.held
         return all(other in held and held[other].number >= number for other in senders)

@@ -97,9 +97,19 @@ def test_an_epoch_begins_with_what_closed_ones_have_taught(decide_from: str) -> 
         assert agent.name not in agent.held
     (sums, count), joined = agent.privatizer.stream.open_leaf, terms.agent("org9", noise=SimulatedNoise(2))  # type: ignore[union-attr]
     assert (sums.shape, count) == ((9,), 2)
-    joined.begin_epoch(terms.privatizer(SimulatedNoise(3)), totals=[(total, 4), (total, 5)])
+    joined.add_total(total, members=4)
+    joined.add_total(total, members=5)
     assert np.array_equal(joined.held[name].packed, 2.0 * total.packed)
     assert joined._exchange.pool.sds([joined.held[name]]) == pytest.approx([3.0 * sd])
+    own = joined.release()
+    joined.absorb({TOTAL: total_of_two(own, 9)})  # beside what it has learnt from the others' epochs
+    less = own.packed if decide_from == "own+released" else 0.0
+    expected = 2.0 * total.packed + total_of_two(own, 9).packed - less
+    assert joined.held[name].packed == pytest.approx(expected)
+    before = joined.held[name]
+    joined.add_total(total, members=4)
+    assert joined.held[name].packed == pytest.approx(before.packed + total.packed)
+    assert (joined.held[name].number, joined.held[name].count) == (1, before.count + total.count)
 
 
 def test_a_total_is_taken_alone_and_a_members_row_never() -> None:
@@ -113,24 +123,42 @@ def test_a_total_is_taken_alone_and_a_members_row_never() -> None:
     agent.absorb({TOTAL: total})
 
 
-def test_leaves_that_nobody_was_shown_go_into_the_first_row() -> None:
+def test_a_durable_agent_remembers_the_totals_of_other_epochs(tmp_path: Path) -> None:
+    terms = secure_terms()
+    with terms.open_agent("org1", tmp_path / "agent.db") as agent:
+        work(agent, 3)
+        total = total_of_two(agent.release(), 1)
+        agent.add_total(total, members=4)
+        agent.absorb({TOTAL: total})
+        agent.begin_epoch(terms.budget())
+        agent.add_total(total, members=5)
+        held = agent.held[OTHERS]
+        agent.verify()
+    with terms.open_agent("org1", tmp_path / "agent.db") as again:
+        assert again.held[OTHERS] == held
+        again.verify()
+
+
+def test_the_open_leaf_moves_with_its_ids_and_frozen_ones_stay() -> None:
     terms = secure_terms()
     agent = terms.agent("org1", noise=SimulatedNoise(1))
-    work(agent, 3)
-    stream = agent.privatizer.stream
-    assert stream is not None
-    leaf, count = stream.open_leaf
+    contexts = np.eye(3)
+    first, second = agent.decide(contexts), agent.decide(contexts)
+    agent.observe(first, reward=0.5)
     agent.release()
-    work(agent, 4, seed=1)
-    since, _ = stream.open_leaf
-    agent.begin_epoch(terms.privatizer(SimulatedNoise(2)), leaves=[(leaf, count)])
-    assert agent.privatizer.stream is not None
-    sums, records = agent.privatizer.stream.open_leaf
-    assert (records, agent.privatizer.waiting) == (7, 7)
-    assert np.array_equal(sums, since + leaf)
-    assert stream.open_leaf[1] == 0  # in one ledger only
-    assert agent.release().count == 7
-    assert (agent.observed, agent.unreleased) == (7, 0)
+    agent.observe(second, reward=0.5)
+    old = agent.privatizer.stream
+    assert old is not None
+    sums, _ = old.open_leaf
+    agent.begin_epoch(terms.privatizer(SimulatedNoise(2)))
+    new = agent.privatizer.stream
+    assert new is not None
+    assert np.array_equal(new.open_leaf[0], sums)
+    assert (old.open_leaf[1], new.open_leaf[1]) == (0, 1)
+    assert [old.ledger.leaf_of(each.id) for each in (first, second)] == [1, None]
+    assert [new.ledger.leaf_of(each.id) for each in (first, second)] == [None, 1]
+    assert agent.release().count == 1
+    assert (agent.observed, agent.unreleased) == (2, 0)
 
 
 def test_an_epoch_has_the_mechanism_of_the_one_before(tmp_path: Path) -> None:
@@ -154,13 +182,19 @@ def test_an_epoch_has_the_mechanism_of_the_one_before(tmp_path: Path) -> None:
         again.verify()
 
 
-def test_a_reward_from_before_an_epoch_is_final(tmp_path: Path) -> None:
+def test_a_reward_from_before_an_epoch_is_final_once_it_is_in_a_row(tmp_path: Path) -> None:
     terms = secure_terms()
     with terms.open_agent("org1", tmp_path / "agent.db") as agent:
-        made = agent.decide(np.eye(3))
-        agent.observe(made, reward=0.2)
-        agent.observe(made, reward=0.3, replace=True)
+        sent, moved = agent.decide(np.eye(3)), agent.decide(np.eye(3))
+        agent.observe(sent, reward=0.2)
+        agent.observe(sent, reward=0.3, replace=True)
+        agent.release()
+        agent.observe(moved, reward=0.2)
         agent.begin_epoch(terms.budget())
+        with pytest.raises(ReplacementRefused, match="is in release 1 already"):
+            agent.observe(sent, reward=0.4, replace=True)
+        agent.observe(moved, reward=0.4, replace=True)
+        agent.release()
         with pytest.raises(ReplacementRefused, match="was rewarded before the federation's epoch began"):
-            agent.observe(made, reward=0.4, replace=True)
+            agent.observe(moved, reward=0.6, replace=True)
         agent.verify()

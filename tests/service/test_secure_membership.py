@@ -168,7 +168,7 @@ def test_a_member_whose_clock_is_far_ahead_says_so_and_sends_no_row(tmp_path: Pa
         until(lambda: "the clock here is ahead" in (sync(three)["trouble"] or ""))
         assert "the clock here is ahead" in three.get("/federation").text
         clock.now = BEGIN + 100
-        until(lambda: sync(members[0])["aggregation"]["waits_for"] == {"org3": "row"})
+        until(lambda: sync(members[0])["aggregation"]["waits_for"] == {"org3": "sign of life"})
         assert sync(three)["released"] == 0
         ahead.now = clock.now
         for client in (*members, three):

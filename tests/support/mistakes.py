@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import math
+import secrets
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,13 +22,14 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
+from fedfairx.agent import agent as agent_module
 from fedfairx.agent import persistence
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.options import Options
+from fedfairx.audit import protocol_checks
 from fedfairx.audit.audit import AuditReport, audit
-from fedfairx.federation.aggregation import sender, shares
-from fedfairx.federation.aggregation.opener import Opener
-from fedfairx.federation.exchange import secure_member
+from fedfairx.federation.aggregation import rows, shares
+from fedfairx.federation.aggregation.machine import RowMade
 from fedfairx.federation.exchange.secure_member import SecureMember
 from fedfairx.privacy.accounting import mu_for
 from fedfairx.privacy.bounds import Bounds
@@ -438,13 +440,30 @@ def _row_without_noise(privatizer: Any, _number: int, right: Any) -> Any:
 def _missed_round_left_out(_right: Any) -> Any:
     """Send the next release in the round that is due, also if rounds were missed."""
 
-    def make_row(self: Any) -> None:
-        part, due = self._participant, self._rounds.number(self.clock())
-        if part is not None and part.agreement.complete and due > part.sender.last:
-            made = self.agent.release()
-            part.send(due, self._integers(made), place=self._stream.ledger.place(made.number))
+    def make_row(self: Any, number: int) -> RowMade:
+        release = self.agent.release()
+        place = self._stream.ledger.place(release.number)
+        return RowMade(number, self._integers(release), place, secrets.token_bytes(32))
 
     return make_row
+
+
+def _opened_again(right: Any) -> Any:
+    """Open a round without a look at what was opened."""
+    return lambda *given: right(*given[:-1], None)
+
+
+def _frozen_leaves_too(right: Any) -> Any:
+    """Move the leaves of all rows into the new run, too."""
+
+    def carry_over(before: Any, after: Any) -> bool:
+        here, moved = before.stream._position, right(before, after)
+        there, after.stream._held = after.stream._position, None
+        leaf, count = there.leaf + here.total, there.leaf_count + here.total_count
+        after.stream.ledger.add(None, replace(there, leaf=leaf, leaf_count=count))
+        return bool(moved)
+
+    return carry_over
 
 
 def _leaves_twice(right: Any) -> Any:
@@ -637,7 +656,7 @@ MISTAKES: tuple[Mistake, ...] = (
     ),
     Mistake(
         "seeds of shares that are not random",
-        sender,
+        rows,
         "derive",
         lambda right: lambda _secret, label: right(bytes(32), label),
         SEEDS,
@@ -645,9 +664,9 @@ MISTAKES: tuple[Mistake, ...] = (
     ),
     Mistake(
         "a round that is opened twice",
-        Opener,
-        "last",
-        lambda _right: property(lambda _self: 0),
+        protocol_checks,
+        "open_round",
+        _opened_again,
         ONCE,
         options=_SECURE,
     ),
@@ -663,10 +682,10 @@ MISTAKES: tuple[Mistake, ...] = (
         "rows that count a leaf twice", SecureMember, "_integers", _leaves_twice, TOTALS, options=_SECURE
     ),
     Mistake(
-        "a leaf carried into the next epoch although it was shown",
-        secure_member,
-        "shown",
-        lambda _right: lambda _stores, _epoch: 0,
+        "a frozen leaf that moves into the next epoch",
+        agent_module,
+        "carry_over",
+        _frozen_leaves_too,
         EPOCHS,
         options=_SECURE,
     ),

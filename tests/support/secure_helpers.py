@@ -14,7 +14,8 @@ import numpy as np
 import fedfairx as ffx
 from fedfairx.agent.exchange import OTHERS, TOTAL
 from fedfairx.errors import TransportUnavailable
-from fedfairx.federation.aggregation.records import FileRecords, MemoryRecords, Records
+from fedfairx.federation.aggregation.records import FileStore, MemoryStore, Part, Store
+from fedfairx.federation.aggregation.shares import as_integers, from_bytes
 from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.secure_member import SecureMember
 from fedfairx.federation.roster.roster import Roster, create_roster
@@ -65,7 +66,7 @@ class SecureWorld:
     now: float = BEGIN
     folder: Path | None = None  # where durable members live
     database: str = ""  # that all of them share, instead of one each in the folder
-    vaults: dict[str, Records] = field(default_factory=dict)
+    vaults: dict[str, Store] = field(default_factory=dict)
     confirmed: Collection[str] | None = None
     members: dict[str, SecureMember] = field(default_factory=dict)
 
@@ -85,22 +86,29 @@ class SecureWorld:
             self.transport,
             self.seal(name),
             self.keys[name],
-            confirmed=lambda: self.roster.members if self.confirmed is None else self.confirmed,
+            confirmed=self.confirmed_keys,
             vault=self.vault(name),
             clock=lambda: self.now,
         )
         return self.members[name]
 
+    def stop(self, name: str) -> None:
+        """End the process of a member."""
+        self.members[name].close_vault()
+        self.members[name].agent.close()
+
     def seal(self, name: str) -> SignedCodec:
         return SignedCodec(self.roster, name, self.keys[name])
 
-    def vault(self, name: str) -> Records | None:
-        """That of an opener, or of one that was an opener before."""
-        file = None if self.folder is None else self.folder / f"{name}.vault"
-        had = name in self.vaults if file is None else file.exists()
-        if not had and name not in self.roster.openers:
-            return None
-        return self.vaults.setdefault(name, MemoryRecords()) if file is None else FileRecords(file)
+    def confirmed_keys(self) -> dict[str, str]:
+        """The keys of the members that operators have confirmed; by default all."""
+        names = self.keys if self.confirmed is None else self.confirmed
+        return {name: self.keys[name].public for name in names}
+
+    def vault(self, name: str) -> Store:
+        if self.folder is None:
+            return self.vaults.setdefault(name, MemoryStore())
+        return FileStore(self.folder / f"{name}.vault")
 
     def amend(
         self,
@@ -125,8 +133,7 @@ class SecureWorld:
 
     def follow(self, name: str, member: SecureMember) -> None:
         """Give a member the roster."""
-        new = name in self.roster.openers and not member.opens
-        member.follow(self.seal(name), vault=self.vault(name) if new else None)
+        member.follow(self.seal(name))
 
     def start_all(self, names: Iterable[str] | None = None) -> SecureWorld:
         for name in names or self.keys:
@@ -159,16 +166,19 @@ class SecureWorld:
 
     def check_opened(self) -> int:
         """Every member's total is the sum of all rows of its round, exactly; how many members have one."""
-        having = [member for member in self.members.values() if member.progress.opened]
+        having = [
+            member
+            for member in self.members.values()
+            if member.progress.opened and part_of(member).epoch.members.keys() == self.members.keys()
+        ]
         for member in having:
             number = member.progress.opened
             total = total_of(self.rows(number))
-            assert member._participant is not None
-            opened = member._participant.total
+            opened = part_of(member).total
             assert opened is not None
-            steps = opened.values[:-1] * member._share.step
-            assert np.array_equal(steps, total.packed)
-            assert opened.values[-1] == total.count
+            values = as_integers(from_bytes(opened.values))
+            assert np.array_equal(values[:-1] * member._share.step, total.packed)
+            assert values[-1] == total.count
             held, own = member.agent.held, member.agent.past_release(number)
             name, packed, count = TOTAL, total.packed, total.count
             if OTHERS in held:
@@ -179,6 +189,14 @@ class SecureWorld:
             assert (held[name].number, held[name].count) == (number, count)
             assert np.array_equal(held[name].packed, packed)
         return len(having)
+
+
+def part_of(member: SecureMember) -> Part:
+    """The part of a member in its epoch."""
+    state = member._state
+    assert state is not None
+    assert state.record.part is not None
+    return state.record.part
 
 
 def secure_world(

@@ -1160,8 +1160,8 @@ class Agent:
             raise ReplacementRefused(f"decision {identity} was rewarded before contexts were dropped by age")
         if journal.amendments(journal.log.database.execute).is_undone(seq):
             raise ReplacementRefused(f"the reward of decision {identity} was rolled back; use learn")
-        event = replacement.sealed_by(journal, found.outcome)
-        if event is None:
+        event, stream = replacement.sealed_by(journal, found.outcome), self.privatizer.stream
+        if event is None or (stream is not None and stream.is_open(self._record_of(journal, found)[0])):
             return
         why = f"the reward of decision {identity} is in release {event.body.decode()} already"
         if event.kind == "run":
@@ -1173,6 +1173,11 @@ class Agent:
             remedy = "create a new run of the federation, in which a new agent learns the right rewards"
         raise ReplacementRefused(f"{why} and can't be replaced; to undo it, {remedy}")
 
+    def _record_of(self, journal: Journal, found: Booked) -> tuple[str, int]:
+        """The id of a record in the privacy ledger, and its slot."""
+        record, slot = journal.id_of(found.made.seq), max(found.outcome.slot - 1, 0)
+        return (record if found.made.slots is None else f"{record}/{slot}"), slot
+
     def _amend(self, journal: Journal, found: Booked, value: float | None) -> bool:
         """Change the record in the open leaf, or blank it; False if it must stay as it is."""
         outcome, made, person, turn = found.outcome, found.made, found.person, (1, 1)
@@ -1183,9 +1188,9 @@ class Agent:
         stream = self.privatizer.stream
         assert outcome.reward is not None
         assert stream is not None
-        record, slot, weight = journal.id_of(made.seq), max(outcome.slot - 1, 0), 1.0
+        (record, slot), weight = self._record_of(journal, found), 1.0
         if made.slots is not None:
-            record, weight = f"{record}/{slot}", Slate.from_json(made.slots, None).weights[slot]
+            weight = Slate.from_json(made.slots, None).weights[slot]
         more: Any = {"person": person, "turn": turn, "weight": weight}
         if value is None:
             return stream.blank(made.contexts[slot], outcome.reward, record, **more)
@@ -1442,25 +1447,15 @@ class Agent:
             self._exchange.begin_run(privatizer)
             self._append("run", str(run))
 
-    def begin_epoch(
-        self,
-        privatizer: Privatizer | Budget,
-        *,
-        leaves: Sequence[tuple[Array, int]] = (),
-        totals: Sequence[tuple[Release, int]] = (),
-    ) -> None:
+    def begin_epoch(self, privatizer: Privatizer | Budget) -> None:
         """With secure aggregation, begin an epoch: its rows start from nothing, with noise of their own.
 
-        The totals of closed epochs stay part of what is held; their noise adds up. A durable agent takes a
-        `Budget`. Numbers of rows begin at 1 again.
-
-        leaves: exact sums and numbers of records of rows' leaves that nobody was shown. They go into the
-            first row, and so do the records since the last row.
-        totals: the last totals of epochs that this agent was not in, each with the number of its members.
+        The total of the epoch before stays part of what is held; the noise of all epochs adds up. Records
+        since the last row go into the first one. A durable agent takes a `Budget`. Numbers of rows begin at
+        1 again.
         """
         with self._lock, self._step():
-            old, base = self.privatizer, self._exchange.base
-            run = 2 if base is None else base.run + 1
+            old, run = self.privatizer, self._exchange.run + 1
             if isinstance(privatizer, Budget):
                 privatizer, run = self._durable().new_run(privatizer)
             elif self._store is not None:
@@ -1468,11 +1463,16 @@ class Agent:
             check_privatizer(privatizer, dimension=self.dimension, name=self.name)
             same = privatizer.mechanism.digest() == old.mechanism.digest()
             require(same, "privatizer", "must have the mechanism of the epoch before", "another")
-            if not carry_over(old, privatizer, leaves=leaves):
+            if not carry_over(old, privatizer):
                 raise InvalidInput("privatizer must clip as in the epoch before, and count no persons")
-            self._exchange.begin_epoch(privatizer, run, totals)
-            given = [(total.to_bytes().hex(), members) for total, members in totals]
-            self._append("epoch", json.dumps({"run": run, "totals": given}))
+            self._exchange.begin_epoch(privatizer, run)
+            self._append("epoch", str(run))
+
+    def add_total(self, total: Release, *, members: int) -> None:
+        """With secure aggregation, learn from the last total of an epoch of so many members, not its own."""
+        with self._lock, self._step():
+            self._exchange.add_total(total, members)
+            self._append("total", json.dumps([total.to_bytes().hex(), members]))
 
     # --- saving --------------------------------------------------------------------------------------
 

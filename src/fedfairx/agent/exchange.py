@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import warnings
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -149,26 +149,44 @@ class Exchange:
         old = self.privatizer
         self.set_privatizer(ContinuedPrivatizer(privatizer, before=old) if old.spent > 0 else privatizer)
 
-    def begin_epoch(
-        self, privatizer: Privatizer, run: int, totals: Sequence[tuple[Release, int]] = ()
-    ) -> None:
+    @property
+    def run(self) -> int:
+        """The number of the run that makes the rows of this epoch."""
+        return 1 if self.base is None else self.base.run
+
+    @property
+    def _held_name(self) -> str:
+        """The name under which totals are held."""
+        return TOTAL if self.model.decide_from == "released" else OTHERS
+
+    def begin_epoch(self, privatizer: Privatizer, run: int) -> None:
         """Make rows of a new epoch by this privatizer, and hold what is known from closed ones beside it.
 
         The noise of epochs is independent, so its variances add. See `Agent.begin_epoch`.
         """
-        name = TOTAL if self.model.decide_from == "released" else OTHERS
-        held, stream, digest = self.latest.get(name), self.privatizer.stream, self.digest()
+        held = self.latest.get(self._held_name)
         packed, count, noise_sd = np.zeros(packed_size(self.model.dimension)), 0, 0.0
         if held is not None:
             packed, count, (noise_sd,) = held.packed, held.count, self.pool.sds([held])
-        assert stream is not None
-        for total, members in totals:
-            packed, count = packed + stream.opened(total.packed, total.count), count + total.count
-            noise_sd = math.hypot(noise_sd, *sds(stream.mechanism, [total], members))
-        known = Release(0, packed, count, digest)
+        known = Release(0, packed, count, self.digest())
         self.base = Base(known, noise_sd, run)
         self.set_privatizer(privatizer)
-        self._pool({name: known} if noise_sd > 0 else {}, {}, {})
+        self._pool({self._held_name: known} if noise_sd > 0 else {}, {}, {})
+
+    def add_total(self, total: Release, members: int) -> None:
+        """Add the last total of an epoch of others to what is known from closed epochs."""
+        name, stream, held = self._held_name, self.privatizer.stream, self.latest.get(self._held_name)
+        assert stream is not None
+        packed = stream.opened(total.packed, total.count)
+        zero = Release(0, np.zeros_like(packed), 0, self.digest())
+        base = self.base or Base(zero, 0.0, self.run)
+        noise_sd = math.hypot(base.noise_sd, *sds(stream.mechanism, [total], members))
+        known, held = (
+            replace(each, packed=each.packed + packed, count=each.count + total.count)
+            for each in (base.release, held or base.release)
+        )
+        self.set_base(Base(known, noise_sd, base.run))
+        self._pool(self.latest | {name: held}, self._arriving([name]), {})
 
     # --- taking in -----------------------------------------------------------------------------------
 

@@ -310,9 +310,10 @@ class AgentStore:
         elif step.kind == "part":
             parts.exchange.drop(json.loads(step.body))
         elif step.kind == "epoch":
-            begun = json.loads(step.body)
-            totals = [(Release.from_bytes(bytes.fromhex(text)), int(m)) for text, m in begun["totals"]]
-            parts.exchange.begin_epoch(self._run(int(begun["run"])), int(begun["run"]), totals)
+            parts.exchange.begin_epoch(self._run(int(step.body)), int(step.body))
+        elif step.kind == "total":
+            text, members = json.loads(step.body)
+            parts.exchange.add_total(Release.from_bytes(bytes.fromhex(text)), int(members))
         elif step.kind == "run":
             parts.exchange.begin_run(self._run(int(step.body)))
         else:

@@ -11,6 +11,7 @@ round for it and for fewer members, and to open an earlier round.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 
 import numpy as np
@@ -18,13 +19,20 @@ from scipy.special import gammainccinv
 
 from fedfairx.audit.subject import AuditedConfig, Check
 from fedfairx.errors import FedFairXError
-from fedfairx.federation.aggregation.agreement import Agreement, opener_key
 from fedfairx.federation.aggregation.epoch import Epoch
-from fedfairx.federation.aggregation.messages import OpenerKey, Row, parse
-from fedfairx.federation.aggregation.opener import Opener
-from fedfairx.federation.aggregation.records import MemoryRecords, Stores
-from fedfairx.federation.aggregation.sender import Sender
-from fedfairx.federation.aggregation.shares import Integers, Ring, add, numbers_of, to_bytes, unseal
+from fedfairx.federation.aggregation.messages import with_share
+from fedfairx.federation.aggregation.records import Opened
+from fedfairx.federation.aggregation.rows import MadeRow, make_row, open_round
+from fedfairx.federation.aggregation.shares import (
+    KEY_BYTES,
+    Integers,
+    Ring,
+    add,
+    numbers_of,
+    public_key_of,
+    to_bytes,
+    unseal,
+)
 from fedfairx.federation.roster.signing_keys import new_signing_key
 from fedfairx.privacy.mechanisms.noise_share import RANGE_BITS
 
@@ -33,64 +41,55 @@ _PLACE = bytes(32)
 
 
 class _Protocol:
-    """Members that have agreed on an epoch, without agents."""
+    """Members of an epoch, without agents."""
 
     def __init__(self, *, members: int, openers: int, honest: int, entries: int) -> None:
-        names = [f"member-{number}" for number in range(members)]
+        names = [f"member-{number:02}" for number in range(members)]
         self.keys = {name: new_signing_key() for name in names}
-        self.stores = {name: Stores(name, MemoryRecords(), MemoryRecords()) for name in names}
-        federation, opened = "00" * 16, {}
-        for name in names[:openers]:
-            made = parse(opener_key(federation, 1, key=self.keys[name], stores=self.stores[name]))
-            assert isinstance(made, OpenerKey)
-            opened[name] = made.key
+        self.secrets = {name: secrets.token_bytes(KEY_BYTES) for name in names[:openers]}
         self.epoch = Epoch(
-            federation=federation,
+            federation="00" * 16,
             roster="00" * 32,
             number=1,
             members={name: key.public for name, key in self.keys.items()},
-            openers=opened,
+            openers={name: public_key_of(secret) for name, secret in self.secrets.items()},
             honest=honest,
             entries=entries,
             rounds=3,
         )
-        agreements = {name: Agreement(self.epoch, stores) for name, stores in self.stores.items()}
-        self._accepted = [
-            agreement.accept(self.keys[name], confirmed=names) for name, agreement in agreements.items()
-        ]
-        for agreement in agreements.values():
-            self._hear(agreement)
-        self.senders = {name: Sender(agreement, self.keys[name]) for name, agreement in agreements.items()}
-        self.openers = {name: Opener(agreements[name], self.keys[name]) for name in self.epoch.openers}
 
-    def _hear(self, agreement: Agreement) -> None:
-        for signed in self._accepted:
-            agreement.take(signed)
+    def row(self, name: str, number: int, values: Integers) -> MadeRow:
+        """The first row of a member; another call makes another one."""
+        return make_row(
+            self.epoch,
+            name,
+            self.keys[name],
+            number,
+            values,
+            earlier=(None,) * (number - 1),
+            place=_PLACE,
+            random=secrets.token_bytes(KEY_BYTES),
+        )
 
-    def send(self, number: int, row: Integers) -> dict[str, bytes]:
-        """The rows of a round, the same one of each member, as they are sent."""
-        return {
-            name: sender.send(number, row, place=_PLACE, opened=0) for name, sender in self.senders.items()
-        }
+    def send(self, number: int, values: Integers) -> dict[str, MadeRow]:
+        """The rows of a round, the same one of each member."""
+        return {name: self.row(name, number, values) for name in self.keys}
 
-    def other_row(self, name: str, number: int, row: Integers) -> bytes:
-        """A second row of a round, as a member makes it that has set up everything anew."""
-        agreement = Agreement(self.epoch, Stores(name, MemoryRecords(), MemoryRecords()))
-        agreement.accept(self.keys[name], confirmed=self.epoch.members)
-        self._hear(agreement)
-        return Sender(agreement, self.keys[name]).send(number, row, place=_PLACE, opened=0)
+    def open(
+        self, opener: str, number: int, rows: Mapping[str, MadeRow], opened: Opened | None = None
+    ) -> Opened:
+        """What an opener answers that is asked for a round of these rows."""
+        messages = {name: with_share(row.signed, row.shares[opener]) for name, row in rows.items()}
+        key, secret = self.keys[opener], self.secrets[opener]
+        return open_round(self.epoch, opener, key, secret, number, messages, opened)
 
-    def decrypted(self, signed: bytes) -> dict[str, Ring]:
+    def decrypted(self, sender: str, number: int, row: MadeRow) -> dict[str, Ring]:
         """The numbers that each opener sees of a row."""
-        row, epoch = parse(signed), self.epoch
-        assert isinstance(row, Row)
-        found = {}
-        for place, name in enumerate(epoch.openers):
-            private = self.stores[name].secret(epoch.federation, epoch.number)
-            assert private is not None
-            share = unseal(private, row.shares[place], epoch.label("share", row.number, row.name, name))
-            found[name] = numbers_of(share, epoch.entries, last=epoch.is_last(name))
-        return found
+        epoch, seen = self.epoch, {}
+        for name, secret in self.secrets.items():
+            share = unseal(secret, row.shares[name], epoch.label("share", number, sender, name))
+            seen[name] = numbers_of(share, epoch.entries, last=epoch.is_last(name))
+        return seen
 
 
 def hiding(subject: AuditedConfig, error_rate: float) -> tuple[Check, ...]:
@@ -102,13 +101,13 @@ def hiding(subject: AuditedConfig, error_rate: float) -> tuple[Check, ...]:
     ends[1::2] *= -1
     sender, seen, views = next(iter(made.keys)), [], []
     for number, row in enumerate((np.zeros_like(ends), ends), start=1):
-        shares = made.decrypted(made.senders[sender].send(number, row, place=_PLACE, opened=0))
+        shares = made.decrypted(sender, number, made.row(sender, number, row))
         seen += [*shares.values()]
         for hidden in shares:
             views.append(add((part for name, part in shares.items() if name != hidden), _ENTRIES))
     views += seen
-    again = made.other_row(sender, 1, np.zeros_like(ends))  # nothing differs but fresh random bytes
-    seen += [*made.decrypted(again).values()]
+    again = made.row(sender, 1, np.zeros_like(ends))  # nothing differs but fresh random bytes
+    seen += [*made.decrypted(sender, 1, again).values()]
     numbers = np.concatenate(seen)
     twice = numbers.size - np.unique(numbers).size  # by chance once in 10⁸, with up to 40 openers
     largest = max(_chi_squared(view) for view in views)
@@ -132,23 +131,21 @@ def opened_once(subject: AuditedConfig) -> Check:
     made = _Protocol(members=subject.agents, openers=openers, honest=subject.honest, entries=2)
     first, second = (made.send(number, np.full(2, number, dtype=np.int64)) for number in (1, 2))
     last = [*made.keys][-1]
-    others = {**second, last: made.other_row(last, 2, np.array([9, 9], dtype=np.int64))}
+    others = {**second, last: made.row(last, 2, np.array([9, 9], dtype=np.int64))}
     fewer = {name: row for name, row in second.items() if name != last}
     asked = answered = 0
-    for opener in made.openers.values():
-        recorded = opener.open(2, second)
-        asked += 1
-        answered += opener.open(2, second) != recorded  # the same again is no second content
-        for number, rows in ((2, others), (2, fewer), (1, first), (3, second)):
+    for opener in made.epoch.openers:
+        opened = made.open(opener, 2, second)
+        for number, rows in ((2, second), (2, others), (2, fewer), (1, first), (3, second)):
             asked += 1
-            answered += _answers(opener, number, rows)
+            answered += _answers(made, opener, number, rows, opened)
     name = f"openers: answers to requests that must be refused, of {asked}"
     return Check(name, float(answered), "= 0", answered == 0)
 
 
-def _answers(opener: Opener, number: int, rows: Mapping[str, bytes]) -> bool:
+def _answers(made: _Protocol, opener: str, number: int, rows: Mapping[str, MadeRow], opened: Opened) -> bool:
     try:
-        opener.open(number, rows)
+        made.open(opener, number, rows, opened)
     except FedFairXError:
         return False
     return True

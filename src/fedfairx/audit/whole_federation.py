@@ -20,8 +20,9 @@ import numpy as np
 
 from fedfairx.audit.subject import AuditedConfig, Check
 from fedfairx.audit.whole_agents import Findings, Watched
-from fedfairx.federation.aggregation.agreement import epoch_of
-from fedfairx.federation.aggregation.records import MemoryRecords
+from fedfairx.federation.aggregation.epoch import Draft
+from fedfairx.federation.aggregation.messages import read_key
+from fedfairx.federation.aggregation.records import MemoryStore
 from fedfairx.federation.aggregation.total import Total, add_up
 from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.secure_member import SecureMember
@@ -69,8 +70,8 @@ class _Group:
                     self.transport,
                     SignedCodec(self.roster, name, key),
                     key,
-                    confirmed=lambda: keys,
-                    vault=MemoryRecords() if name in self.roster.openers else None,
+                    confirmed=lambda: self.roster.members,
+                    vault=MemoryStore(),
                     clock=lambda: self.now,
                 )
             )
@@ -79,9 +80,11 @@ class _Group:
         for _ in range(_TURNS):
             for member in members:
                 member.exchange()
+                member.show_life()
 
     def change_epoch(self) -> int:
         """Open the next epoch, and return by how many records the totals of both differ from those given."""
+        self.turn(self.members)  # one that was away is there again: leaves in no total would stay behind
         closed, begin = self.members[0].progress.records, int(self.now)
         self.roster = self.roster.amended(self.convener, self.roster.members, begin=begin)
         for name, member in zip(self.keys, self.members, strict=True):
@@ -102,13 +105,17 @@ class _Group:
     def total(self) -> Total:
         """The total that the transport's messages have."""
         held = self.transport.latest()
-        epoch = epoch_of(
-            self.roster,
-            {name: held.get(aggregation_key(name, OPENER), b"") for name in self.roster.openers},
-            entries=self.subject.size + 1,
-            rounds=self.subject.releases,
-            honest=self.subject.honest,
-        )
+        keys = {
+            name: read_key(
+                held.get(aggregation_key(name, OPENER), b""),
+                federation=self.roster.federation,
+                number=self.roster.version,
+                name=name,
+                public=self.roster.members[name],
+            )
+            for name in self.roster.openers
+        }
+        epoch = Draft.of(self.roster).epoch(keys)
         published = (held.get(aggregation_key(name, PARTIAL)) for name in self.roster.openers)
         return add_up(epoch, [partial for partial in published if partial is not None])
 

@@ -352,15 +352,14 @@ def _next_epoch(before: Roster, remove: Sequence[str]) -> str:
     text = (
         f"This ends epoch {before.version} and opens epoch {epochs}, whose rounds begin again. Each epoch "
         f"has its own noise: if all of them have totals, members hold √{epochs} = {epochs**0.5:.3g} times "
-        "the noise of one. If a convener and an opener may collude, count on as many times μ for a record. "
-        f"Epoch {epochs} begins when all members have taken the roster and accepted it; until then there are "
-        "no totals."
+        "the noise of one. A record is in one epoch, so μ for a record stays as it is. "
+        f"Epoch {epochs} begins when all members have taken the roster and accepted it; until then totals of "
+        f"epoch {before.version} go on, if all of its members are there."
     )
-    leaving = [name for name in remove if name in before.openers]
-    if leaving:
+    if remove:
         text += (
-            f" {', '.join(leaving)} opened totals: records in rows that were sent and not opened by then "
-            "never get to the others. Amend after the last round is opened."
+            f" Delete the vault of {', '.join(remove)}. Records in rows that were sent and are in no total "
+            "by then never get to the others."
         )
     return text
 
@@ -394,7 +393,7 @@ class Confirm(Verb):
             require(same, "--roster", text, self.roster, "somebody has another roster: ask the convener")
             place.confirm(self.members)
         print(f"roster digest: {place.roster.digest}")
-        print(f"confirmed: {', '.join(place.confirmed()) or 'nobody'}")
+        print(f"confirmed: {', '.join(place.confirmed_here()) or 'nobody'}")
         print(place.unconfirmed() or "these are enough: this member accepts the roster when it runs")
         return 0
 

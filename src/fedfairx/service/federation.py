@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 from fedfairx.agent.agent import Agent
 from fedfairx.errors import FedFairXError, StorageError, StorageUnavailable, require
+from fedfairx.federation.aggregation.progress import Progress
 from fedfairx.federation.exchange.alive import AHEAD, SILENT
 from fedfairx.federation.exchange.member import Peer
-from fedfairx.federation.exchange.secure_member import Progress, SecureMember
+from fedfairx.federation.exchange.secure_member import SecureMember
 from fedfairx.federation.roster.certificates import WARNED
 from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.federation.transport.protocol import alive_key, named_by
@@ -48,7 +49,6 @@ REFUSED = {  # why messages are refused, in words, by the reason that counts the
     "repeated number": "it has used the number of a release again, with other content: it lost data",
     "restored": "it has sent other rows before: it was restored from an old copy, or runs twice",
     "round": "of a round that the terms do not have, or that is not asked for",
-    "rows": "not the rows that the openers have named",
     "sender": "signed by another member",
     "share": "our share in its row can't be decrypted",
     "signature": "not signed with its key in our roster: the key or the roster is outdated, or it is forged",
@@ -169,9 +169,8 @@ class Membership:
         if progress.unconfirmed:
             self._say_once(f"the roster is not accepted here: {progress.unconfirmed}")
         waits = ", ".join(f"{name} ({what})" for name, what in progress.waits_for.items())
-        since = rounds.times[progress.due - 1] if progress.due else rounds.begin
-        if waits and self.member.clock() - since > PATIENCE:
-            begun = progress.rows or progress.partials
+        if waits and self.member.clock() - progress.since > PATIENCE:
+            begun = progress.signs or progress.rows or progress.partials
             which = (
                 f"round {progress.due}" if begun else f"the first round of epoch {self.place.roster.version}"
             )

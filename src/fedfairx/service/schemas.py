@@ -484,14 +484,15 @@ class Aggregated(Struct):
     """The rounds of secure aggregation, in which only the sum of all members' rows is seen.
 
     epoch: The epoch that this member is in, by the version of its roster; 0 before its first.
-    round: The last round of the roster's epoch whose time has come; 0 before the first.
+    round: The last round of that epoch whose time has come; 0 before the first.
     rounds: The number of rounds of an epoch.
     sent: The last round of which this member has made its row.
     opened: The last round whose total is known here; 0 before the first.
     next_time: When the next round begins, in seconds since 1970; null after the last.
     unconfirmed: Why this member has not accepted the roster, mostly whom its operator has to confirm;
         empty if it has.
-    waits_for: Whom the next total waits for, and for what: closing, key, acceptance, row or partial.
+    waits_for: Whom the next total waits for, and for what: key, acceptance, sign of life, row
+        or partial.
     openers: The members that open totals.
     colluding: The number of members that may collude.
     honest: The number of members whose noise hides a record.

@@ -98,8 +98,8 @@ class Settings:
     decide_from: what a private agent decides from; released is the strict mode, whose claim also covers how
         a record changes later decisions.
     federation: the folder of a member of a federation; docs/howto/found-a-federation.md.
-    vault: folder of the vault of an opener, which belongs into no backup; if not given, it is beside the
-        member's key. docs/howto/use-secure-aggregation.md.
+    vault: folder of the member's vault with secure aggregation, which belongs into no backup; if not given,
+        it is beside the member's key. docs/howto/use-secure-aggregation.md.
     partners: for a member of a federation, whether its peers' parameters may differ from its own.
     person_records: records of one person that enter, where a person is to be private.
     keep: how long contexts of decisions are kept, as 400d; all are, if not given. docs/howto/delete-data.md.

@@ -58,7 +58,7 @@ def test_members_with_tls_open_totals_and_survive_their_hub(tmp_path: Path) -> N
         work(here.members["org3"].agent, 5)
         here.now = BEGIN + 10.0
         opened(1)
-        for key in ("org1.row", "org3.partial", "org3", "org3.opener"):
+        for key in ("org1.row.org2", "org1.partial", "org3", "org2.accepted"):
             with pytest.raises(TransportRefused, match="permission"):
                 held = here.members["org3"].transport.latest().get(key)
                 here.members["org3"].transport.publish(key, b"x", replacing=held)
@@ -79,7 +79,7 @@ def test_members_with_tls_open_totals_and_survive_their_hub(tmp_path: Path) -> N
         here.members["org4"] = late = joined.member(agent)  # type: ignore[assignment]
         late.clock = lambda: here.now
         watching.append(late.watch(every=0.2))
-        for name in names:  # org1 opens no more, and still says how the epoch has ended
+        for name in names:
             MemberFolder.read(base / name).update(here.members[name])
         wait_until(lambda: all(one.progress.epoch == 2 for one in here.members.values()))
         work(here.members["org1"].agent, 5)

@@ -11,7 +11,7 @@ import pytest
 
 from fedfairx.audit.subject import ZeroNoise
 from fedfairx.core.statistics import diagonal_entries, pack
-from fedfairx.errors import BudgetExhausted, InvalidInput, LedgerMismatch, StateError
+from fedfairx.errors import AlreadyObserved, BudgetExhausted, InvalidInput, LedgerMismatch, StateError
 from fedfairx.privacy import (
     Bounds,
     Centring,
@@ -204,13 +204,18 @@ def test_records_in_no_message_enter_the_new_run_once(tmp_path: Path) -> None:
     """Of a durable ledger too: the old one, opened again, doesn't have them any more."""
     with SqliteLedger(tmp_path / "old", create=True) as ledger:
         before = _silent(ledger=ledger)
-        before.add(X, 1.0)
+        before.add(X, 1.0, "in a release")
         before.release()
-        for _ in range(3):
-            before.add(X, 1.0)
+        for record in ("first", "second", None):
+            before.add(X, 1.0, record)
         after = _silent()
         after.add(X, 1.0)
         assert carry_over(before, after)
+        records = ("in a release", "first", "second")
+        assert [before.ledger.leaf_of(record) for record in records] == [1, None, None]
+        assert [after.ledger.leaf_of(record) for record in records] == [None, 1, 1]
+        with pytest.raises(AlreadyObserved):
+            after.add(X, 1.0, "first")
         assert (before.waiting, after.waiting) == (0, 4)
         assert carry_over(before, after)
         assert after.waiting == 4
@@ -227,7 +232,7 @@ def test_an_interruption_loses_records_and_never_doubles_them() -> None:
     def full(*_: object) -> None:
         raise OSError("no space left")
 
-    after.ledger.add = full  # type: ignore[method-assign]
+    after.ledger.take_leaf = full  # type: ignore[method-assign]
     with pytest.raises(OSError, match="no space"):
         carry_over(before, after)
     assert (before.waiting, after.waiting) == (0, 0)

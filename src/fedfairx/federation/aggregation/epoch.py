@@ -1,8 +1,7 @@
-"""An epoch: the members, openers and keys between two changes of the roster, which all members accept.
+"""An epoch: the members, openers and keys of one version of the roster, which all members accept.
 
-The roster's digest alone does not say who opens with which key, nor which rounds of the last epoch count as
-shown. `Epoch.digest` covers all of it. Every member signs this digest before anybody sends, so two members
-that were told different things refuse each other before anything can be learnt.
+`Epoch.digest` covers all of it, and nothing of another epoch. Every member signs this digest before anybody
+sends, so two members that were told different things refuse each other before anything can be learnt.
 """
 
 from __future__ import annotations
@@ -14,8 +13,11 @@ from functools import cached_property
 
 import msgspec
 
+from fedfairx.core.statistics import packed_size
 from fedfairx.errors import InvalidInput, require
 from fedfairx.federation.aggregation.shares import require_key
+from fedfairx.federation.roster.roster import Roster
+from fedfairx.federation.roster.rounds import Rounds
 from fedfairx.federation.transport.protocol import require_name
 
 DIGEST_BYTES = 32
@@ -26,7 +28,7 @@ def typed(kind: str, *parts: object) -> bytes:
 
     MessagePack writes the type and the length of every part before it.
     """
-    return msgspec.msgpack.encode(("fedfairx aggregation 1", kind, *parts))
+    return msgspec.msgpack.encode(("fedfairx aggregation 2", kind, *parts))
 
 
 def digest_of(kind: str, *parts: object) -> bytes:
@@ -39,13 +41,12 @@ class Epoch:
     """What the members of an epoch agree on.
 
     federation, roster: the federation's id and the digest of the roster that the convener signed.
-    number: of the epoch, for which the roster's version can serve; a later epoch has a larger one.
+    number: the roster's version; a later epoch has a larger one.
     members: Ed25519 keys, by name.
     openers: X25519 keys of this epoch, by name. One more than the number of members that may collude.
     honest: number of members whose noise must be in every total. It stays when members join.
     entries: number of integers in a row.
     rounds: number of rounds. Members send row k at the public time of round k.
-    settlement: digest of the closings of the epoch before (`Settlement.digest`); empty in the first.
     """
 
     federation: str
@@ -56,7 +57,6 @@ class Epoch:
     honest: int
     entries: int
     rounds: int
-    settlement: bytes = b""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "members", dict(sorted(self.members.items())))
@@ -95,29 +95,84 @@ class Epoch:
             self.honest,
             self.entries,
             self.rounds,
-            self.settlement,
         )
-
-    @cached_property
-    def verified(self) -> dict[bytes, object]:
-        """The latest messages that `messages.read` has verified here, by their bytes."""
-        return {}
 
     def label(self, purpose: str, number: int, sender: str, opener: str) -> bytes:
         """The label of a key: its purpose, and the one share that it is for."""
-        where = self.federation, self.roster, self.number, self.settlement, self.digest
+        where = self.federation, self.roster, self.number, self.digest
         return typed(purpose, *where, number, sender, opener)
+
+    def is_first(self, opener: str) -> bool:
+        """Whether this opener's partials list the digests of all rows."""
+        return opener == next(iter(self.openers))
 
     def is_last(self, opener: str) -> bool:
         """Whether this opener gets what is left of a row, and not a seed."""
         return opener == [*self.openers][-1]
 
-    def require_follows(self, before: Epoch) -> None:
-        """Refuse an epoch that can't come after `before`, whoever has signed its roster."""
-        require(self.number > before.number, "number", f"must be > {before.number}", self.number)
-        for name in ("federation", "honest", "colluding", "entries"):
-            was, now = getattr(before, name), getattr(self, name)
-            require(now == was, name, f"must stay {was} in all epochs of a federation", now)
-        reused = {*self.openers.values()} & {*before.openers.values()}
-        if reused:
-            raise InvalidInput("openers must have new keys in a new epoch, got a key of the epoch before")
+    def unconfirmed(self, confirmed: Mapping[str, str]) -> str:
+        """What a member's operator still has to confirm before it takes part; empty if nothing.
+
+        confirmed: the keys of the members that were confirmed, by name. A member whose key has changed since
+            is not confirmed.
+        """
+        known = {name for name, key in self.members.items() if confirmed.get(name) == key}
+        openers = [name for name in self.openers if name not in known]
+        if openers:
+            return (
+                "openers must be confirmed by this member's operator, with the keys that they have, got "
+                f"{', '.join(openers)} unconfirmed"
+            )
+        least = self.honest + self.colluding
+        if len(known) < least:
+            return (
+                f"members confirmed by this member's operator, with the keys that they have, must be at "
+                f"least {least} ({self.honest} honest, {self.colluding} colluding), got {len(known)} of "
+                f"{len(self.members)}"
+            )
+        return ""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """The epoch of a roster before the keys of its openers are known; `rounds` are those of the roster."""
+
+    federation: str
+    roster: str
+    number: int
+    members: Mapping[str, str]
+    openers: tuple[str, ...]
+    honest: int
+    entries: int
+    rounds: Rounds
+
+    @classmethod
+    def of(cls, roster: Roster) -> Draft:
+        terms, rounds = roster.terms, roster.rounds
+        assert terms.share is not None
+        assert rounds is not None
+        return cls(
+            federation=roster.federation,
+            roster=roster.digest,
+            number=roster.version,
+            members=dict(roster.members),
+            openers=tuple(sorted(roster.openers)),
+            honest=terms.share.honest,
+            entries=packed_size(terms.dimension + (terms.options.centring is not None)) + 1,
+            rounds=rounds,
+        )
+
+    def epoch(self, keys: Mapping[str, bytes]) -> Epoch:
+        """The epoch with these X25519 keys of all openers."""
+        rule = f"must be those of the roster's openers ({', '.join(self.openers)})"
+        require({*keys} == {*self.openers}, "keys", rule, sorted(keys))
+        return Epoch(
+            federation=self.federation,
+            roster=self.roster,
+            number=self.number,
+            members=self.members,
+            openers=keys,
+            honest=self.honest,
+            entries=self.entries,
+            rounds=self.rounds.count,
+        )

@@ -8,7 +8,6 @@ transport is unavailable the agent goes on deciding; afterwards it receives the 
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -16,43 +15,30 @@ from dataclasses import dataclass
 
 from fedfairx.agent.agent import Agent
 from fedfairx.errors import InvalidInput, LedgerMismatch, MessageRefused, PrivacyError, TransportUnavailable
-from fedfairx.federation.exchange.alive import ATTEMPTS, SignsOfLife
-from fedfairx.federation.exchange.background import Wakeup, in_turn, repeat
+from fedfairx.federation.exchange.alive import ATTEMPTS
+from fedfairx.federation.exchange.connection import Connection
 from fedfairx.federation.exchange.envelope import Codec, SignedCodec
 from fedfairx.federation.exchange.seen import Seen
 from fedfairx.federation.transport.protocol import Conflict, Transport, alive_key, named_by
 from fedfairx.privacy import Release
 
 
-class Member:
+class Member(Connection):
     """Connects `agent` to its peers by a `transport`, with envelopes by `seal`.
 
     Call `exchange` after a release, when the transport's `watch` calls, and at intervals. Threads may share a
     member.
 
-    refusals: number of refused messages, by sender and reason.
-    rejected: why the message that the transport holds now is refused, by its name there.
     ignored: number of messages older than what is held.
-    away: why the transport is unavailable; None while it is not.
-    signs: the signs of life of the peers.
     """
 
     def __init__(
         self, agent: Agent, transport: Transport, seal: Codec, *, clock: Callable[[], float] = time.time
     ) -> None:
         require_seen(agent)
-        self.agent = agent
-        self.transport = transport
-        self.refusals: Counter[tuple[str, str]] = Counter()
-        self.rejected: dict[str, str] = {}
+        super().__init__(agent, transport, seal, clock)
+        self._seal: Codec = seal
         self.ignored = 0
-        self.away: str | None = None
-        self.signs = SignsOfLife()
-        self._seal = seal
-        self.clock = clock
-        self._lock = threading.RLock()
-        self._wakeup = Wakeup()
-        self._looked_at: dict[str, bytes] = {}  # the last message of each
         self._came: dict[str, float] = {}
         made = agent.privatizer.spent
         if made > agent.released:  # the ledger is ahead of a newly made agent
@@ -135,7 +121,7 @@ class Member:
         try:
             theirs = self._seal.open(self.agent.name, held)
         except MessageRefused as error:
-            self._refuse(self.agent.name, held, error)
+            self._refuse_release(self.agent.name, held, error)
             return
         if self.halted is None:
             why = contradiction(self.agent, self._release, theirs)
@@ -208,7 +194,7 @@ class Member:
                 continue
             self.rejected.pop(name, None)
             if peer is not None:
-                self._take_sign(peer, name, message)
+                self._take_sign(peer, message)
                 continue
             try:
                 release = self._seal.open(name, message)
@@ -217,18 +203,10 @@ class Member:
             except MessageRefused as error:
                 if strict:
                     raise
-                self._refuse(name, message, error)
+                self._refuse_release(name, message, error)
         taken = self._absorb(come, messages, strict=strict)
         self._looked_at.update((name, messages[name]) for name in messages if name != own)
         return taken
-
-    def _take_sign(self, peer: str, key: str, message: bytes) -> None:
-        """Take a sign of life of a peer."""
-        assert isinstance(self._seal, SignedCodec)
-        try:
-            self.signs.take(peer, self._seal.open_sign_of_life(peer, message), now=self.clock())
-        except MessageRefused as error:
-            self._refuse(peer, message, error, key=key)
 
     def left(self, name: str) -> bool:
         """Whether a message under this name is of a former member: it stays at the transport and is no news.
@@ -267,7 +245,7 @@ class Member:
                     raise
                 if len(group) == 1:
                     (name,) = group
-                    self._refuse(name, messages[name], error)
+                    self._refuse_release(name, messages[name], error)
                     del come[name]
                 else:
                     groups = [{name: group[name]} for name in sorted(group)]
@@ -278,10 +256,9 @@ class Member:
             self.signs.saw(name, now)
         return sorted(come)
 
-    def _refuse(self, name: str, message: bytes, error: MessageRefused, *, key: str = "") -> None:
-        self.refusals[name, error.reason] += 1
-        self.rejected[key or name] = error.reason
-        self._looked_at[key or name] = message
+    def _refuse_release(self, name: str, message: bytes, error: MessageRefused) -> None:
+        self._refuse(name, error.reason)
+        self._looked_at[name] = message
 
     # --- both ----------------------------------------------------------------------------------------
 
@@ -297,19 +274,6 @@ class Member:
             finally:
                 self._take(messages, strict=False)
             return sent and self.away is None
-
-    def show_life(self) -> None:
-        """Renew this member's sign of life at the transport, if it is time to."""
-        seal = self._seal
-        if isinstance(seal, SignedCodec):
-            sign, members = seal.close_sign_of_life, len(seal.roster.members)
-            self.signs.renew(self.transport, self.agent.name, sign, now=self.clock(), members=members)
-
-    @property
-    def sign_of_life(self) -> bytes | None:
-        """A sign of life of now; None among agents of one process."""
-        seal = self._seal
-        return seal.close_sign_of_life(self.clock()) if isinstance(seal, SignedCodec) else None
 
     def follow(self, seal: Codec) -> None:
         """Switch to a later version of the roster.
@@ -331,26 +295,6 @@ class Member:
                 self._seen.admit(seal.roster)
                 self.agent.drop_peers(self.agent.held.keys() - seal.roster.members.keys())
                 self.agent.bound = seal.roster.federation
-
-    def watch(self, *, every: float = 1.0, after: Callable[[], None] | None = None) -> Callable[[], None]:
-        """Call `exchange` in a thread, on news and every `every` seconds; return a function that stops it.
-
-        After each exchange it calls `after`, and rests so that it takes at most a fifth of a core.
-        """
-
-        def failed(why: str) -> None:
-            self.away = why
-
-        work = in_turn((self.exchange, self.show_life), failed, after)
-        return repeat(work, self.transport, self._wakeup, every=every, name=self.agent.name)
-
-    def close(self) -> None:
-        """Close the transport."""
-        self.transport.close()
-
-    def wake(self) -> None:
-        """Have the thread of `watch` exchange at once; return without waiting for it."""
-        self._wakeup.skip_rest()
 
     @property
     def peers(self) -> dict[str, Peer]:

@@ -45,6 +45,8 @@ from fedfairx.privacy.mechanisms.noise import NoiseSource
 from fedfairx.privacy.mechanisms.noise_share import NoiseShare
 from fedfairx.util.canonical_json import canonical
 
+#: The rules of secure aggregation. In 1, records could be carried from one epoch into the next.
+PROTOCOL = 2
 #: Largest norm of contexts if sums are exact and no bounds are given: far beyond the unit ball.
 EXACT_NORM = 10.0
 
@@ -348,7 +350,8 @@ class Terms:
         if self.rounds is not None:
             names_only = ("colluding", "decide_from", "partners")
             agreed = {name: getattr(options, name) for name in names_only}
-            extra["aggregation"] = agreed | {"records": self.records, "rounds": self.rounds.to_dict()}
+            agreed |= {"records": self.records, "rounds": self.rounds.to_dict()}
+            extra["aggregation"] = agreed | {"protocol": PROTOCOL}
         return extra | {
             "dimension": self.dimension,
             "agents": self.agents,
@@ -404,6 +407,12 @@ class Terms:
         secure: dict[str, Any] = {}
         if stored.aggregation is not None:
             agreed = stored.aggregation
+            if agreed.protocol != PROTOCOL:
+                raise StateError(
+                    f"terms.aggregation.protocol must be {PROTOCOL}, got {agreed.protocol}: this federation "
+                    "was founded by a version of fedfairx whose members carry records from one epoch into "
+                    "the next; found a new federation (`fedfairx federate init`)"
+                )
             given |= {"aggregation": SECURE, "colluding": agreed.colluding, "partners": agreed.partners}
             given["decide_from"] = agreed.decide_from
             secure = {"records": agreed.records, "rounds": agreed.rounds}
@@ -474,6 +483,7 @@ class _StoredAggregation:
     partners: str
     records: int
     rounds: Rounds
+    protocol: int = 1
 
 
 @dataclass(frozen=True)

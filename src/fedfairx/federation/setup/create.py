@@ -9,7 +9,7 @@
                              (with Flower) the app, nodes' public keys, the certificate: for the SuperLink
     NAME/                    for each agent: roster.json, agent.key, its certificate (with Flower: its node's
                              key), its service's settings; with secure aggregation confirmed.json, once its
-                             operator has confirmed members, and an opener's opener.vault, once it runs
+                             operator has confirmed members, and member.vault, once it runs
 
 A private key never goes into another member's folder. A member may make its own signing key: for one whose
 public key is given, the folder has no `agent.key`, and the member adds its own.
@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedfairx.errors import InvalidInput, StateError, require
-from fedfairx.federation.exchange.closings import require_closing_fits
+from fedfairx.federation.aggregation.messages import require_messages_fit
 from fedfairx.federation.roster.certificates import (
     Identity,
     identity_of,
@@ -91,6 +91,8 @@ def create_federation(
     convener = new_signing_key()
     made, members = _keys(agents)
     roster = create_roster(convener, terms, members, openers=openers)
+    if transport == "nats":
+        require_messages_fit(roster)
     (base / "convener").mkdir(mode=0o700, parents=True)
     convener.write(base / "convener" / "federation.key")
     address, authority = "", None
@@ -144,8 +146,8 @@ def amend_federation(
     made, keys = _keys(joining | changing)
     staying = {name: key for name, key in before.members.items() if name not in remove}
     roster = before.amended(convener, staying | keys, openers=openers, begin=begin)
-    if roster.terms.secure and hub[0] == "nats":
-        require_closing_fits(before)
+    if hub[0] == "nats":
+        require_messages_fit(roster)
     for name in joining:
         _make_agent(base, name, made.get(name), authority, roster, hub=hub, days=days)
     for name in changing:
@@ -236,7 +238,7 @@ def _user(name: str, roster: Roster) -> str:
     federation, secure = roster.federation, roster.terms.secure
     streams = [stream_of_bucket(federation, rows=rows) for rows in ((False, True) if secure else (False,))]
     verbs = ("INFO", "CREATE", "UPDATE") if name == HUB else ("INFO", "MSG.GET")
-    own = own_keys(name, secure=roster.terms.secure, opener=name in roster.openers)
+    own = own_keys(name, secure=roster.terms.secure)
     keys = [] if name == HUB else [subject_of(federation, key) for key in own]
     asked = [f"$JS.API.STREAM.{verb}.{stream}" for stream in streams for verb in verbs]
     publish = json.dumps([*keys, *asked])

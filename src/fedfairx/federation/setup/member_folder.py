@@ -15,7 +15,7 @@ from typing import Any
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.settings import read_value
 from fedfairx.errors import InvalidInput, StateError, require
-from fedfairx.federation.aggregation.records import FileRecords
+from fedfairx.federation.aggregation.records import FileStore
 from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.exchange.secure_member import SecureMember
@@ -29,7 +29,7 @@ from fedfairx.util.files import write_atomically
 SETTINGS = "fedfairx.toml"
 CONFIRMED = "confirmed.json"  # with secure aggregation: the members that the operator has confirmed
 _CONFIRMED_LABEL = b"fedfairx confirmed members 1\n"
-VAULT = "opener.vault"  # an opener's secrets and last round: keep it out of all backups
+VAULT = "member.vault"  # with secure aggregation: what was sent last; keep it out of all backups
 NOT_FLOWER = (
     "secure aggregation needs NATS or SQLite: an engine such as Flower carries only one message of each"
 )
@@ -82,7 +82,7 @@ class MemberFolder:
     name: str
     roster: Roster
     table: Mapping[str, Any]  # [federation] of its settings
-    vaults: str = ""  # the folder of an opener's vault, if that is not beside its key
+    vaults: str = ""  # the folder of its vault, if that is not beside its key
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str], *, vaults: str = "") -> MemberFolder:
@@ -170,32 +170,35 @@ class MemberFolder:
         """Whether an external engine carries messages, instead of a transport of ours."""
         return bool(self._entry("transport") == "engine")
 
-    def confirmed(self) -> list[str]:
-        """The members of the roster that this member's operator has confirmed, with the keys that they have.
+    def confirmed(self) -> dict[str, str]:
+        """The keys of the members that this member's operator has confirmed, by name.
 
-        They stay confirmed in later rosters. The file is signed by the member's key, so that a convener can't
-        hand it out with the folder.
+        They stay confirmed in later rosters, as long as they have these keys there. The file is signed by the
+        member's key, so that a convener can't hand it out with the folder.
         """
         path = self.folder / CONFIRMED
         try:
             stored = read_value(json.loads(path.read_text(encoding="utf-8")), _Confirmed, CONFIRMED)
             signature = bytes.fromhex(stored.signature)
         except FileNotFoundError:
-            return []
+            return {}
         except (OSError, ValueError, StateError):
             raise StateError(f"{path} is damaged: remove it, then `fedfairx federate confirm`") from None
         text = _CONFIRMED_LABEL + canonical([stored.federation, self.name, stored.members])
-        if not signed_by(self.roster.members.get(self.name, ""), text, signature):
+        if not signed_by(SigningKey.read(self._file("key")).public, text, signature):
             raise StateError(
                 f"{path} must be signed by the key of {self.name!r}: remove it, then confirm members again"
             )
-        if stored.federation != self.roster.federation:
-            return []
-        return [name for name, key in stored.members.items() if self.roster.members.get(name) == key]
+        return stored.members if stored.federation == self.roster.federation else {}
+
+    def confirmed_here(self) -> list[str]:
+        """The confirmed members that have the same key in this roster."""
+        confirmed = self.confirmed()
+        return [name for name, key in self.roster.members.items() if confirmed.get(name) == key]
 
     def unconfirmed(self) -> str:
         """What the operator has still to confirm; empty if nothing."""
-        share, known = self.roster.terms.share, {*self.confirmed(), self.name}
+        share, known = self.roster.terms.share, {*self.confirmed_here(), self.name}
         if share is None:
             return ""
         openers = [name for name in self.roster.openers if name not in known]
@@ -215,7 +218,7 @@ class MemberFolder:
             text = f"must be one of the members {', '.join(self.roster.members)}"
             require(name in self.roster.members, "members", text, name)
         federation = self.roster.federation
-        kept = {name: self.roster.members[name] for name in sorted({*names, *self.confirmed()})}
+        kept = {**self.confirmed(), **{name: self.roster.members[name] for name in sorted(names)}}
         signed = _CONFIRMED_LABEL + canonical([federation, self.name, kept])
         signature = SigningKey.read(self._file("key")).sign(signed).hex()
         content = {"federation": federation, "members": kept, "signature": signature}
@@ -233,38 +236,27 @@ class MemberFolder:
         try:
             return SecureMember(agent, self.transport(), seal, key, confirmed=self.confirmed, vault=vault)
         except BaseException:
-            if vault is not None:
-                vault.close()
+            vault.close()
             raise
 
-    def _vault(self) -> FileRecords | None:
-        """The vault of an opener, or of one that was an opener in the epoch before."""
-        if not self.vault.exists() and self.name not in self.roster.openers:
-            return None
+    def _vault(self) -> FileStore:
         try:
             self.vault.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return FileRecords(self.vault)
+            return FileStore(self.vault)
         except OSError as error:
-            rule = f"must be a folder that this opener can write to ({error.strerror})"
+            rule = f"must be a folder that this member can write to ({error.strerror})"
             raise InvalidInput(f"vault {rule}, got vault={str(self.vault.parent)!r}") from None
 
     @property
     def vault(self) -> Path:
-        """Where the vault of an opener is."""
+        """Where the member's vault is."""
         if self.vaults:
             return Path(self.vaults) / f"{self.name}.vault"
         return Path(self._file("key")).with_name(VAULT)
 
     def update(self, member: Member | SecureMember) -> None:
         """Have a connected member follow this roster, which is later than its own."""
-        seal = self.seal()
-        if not isinstance(member, SecureMember):
-            member.follow(seal)
-            return
-        vault = None if member.opens else self._vault()
-        try:
-            member.follow(seal, confirmed=self.confirmed, vault=vault)
-        except BaseException:
-            if vault is not None:
-                vault.close()
-            raise
+        if isinstance(member, SecureMember):
+            member.follow(self.seal(), confirmed=self.confirmed)
+        else:
+            member.follow(self.seal())

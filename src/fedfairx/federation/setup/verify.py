@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
 from fedfairx.errors import FedFairXError, StateError
-from fedfairx.federation.aggregation.opener import no_key
-from fedfairx.federation.aggregation.records import Stores, read_file
-from fedfairx.federation.exchange.secure_member import stored_records
+from fedfairx.federation.aggregation.machine import no_key, vault_trouble
+from fedfairx.federation.aggregation.records import MemoryStore, record_in, vault_in
+from fedfairx.federation.exchange.secure_member import record_store
 from fedfairx.federation.roster.certificates import (
     WARNED,
     Identity,
@@ -208,7 +208,7 @@ def _agent(folder: Path, roster: Roster, name: str | None = None) -> Iterator[Fi
 
 
 def _stored(folder: Path, places: Places | None) -> Iterator[Finding]:
-    """Whether a member that has run can still send, and an opener open totals."""
+    """Whether a member that has run can still send, and its vault belongs to what it has stored."""
     if places is None:
         return
     try:
@@ -228,22 +228,28 @@ def _stored(folder: Path, places: Places | None) -> Iterator[Finding]:
     def halted() -> None:
         with open_for_reading(place) as opened:
             why = halted_in(opened, name, roster.federation)
-            stores = Stores(name, stored_records(Log(opened)))
-            for epoch in stores.accepted(roster.federation):
-                why = why or stores.sent(epoch.digest).halted
-        if why:
-            raise StateError(why)
+            record = record_in(record_store(Log(opened), name, roster.federation))
+        if why or record.halted:
+            raise StateError(why or record.halted)
 
     def vault() -> None:
         with open_for_reading(place) as opened:
-            stores = Stores(name, stored_records(Log(opened)), read_file(member.vault))
-            begun = any(each.number == roster.version for each in stores.accepted(roster.federation))
-            if begun and stores.secret(roster.federation, roster.version) is None:
-                raise StateError(no_key(name, roster.version))
+            record = record_in(record_store(Log(opened), name, roster.federation))
+        if member.vault.exists():
+            require_private(member.vault)
+        content = member.vault.read_bytes() if member.vault.exists() else None
+        held = vault_in(MemoryStore(content))
+        why = vault_trouble(roster.federation, name, record, held)
+        part = record.part
+        if not why and part is not None and name in part.epoch.openers:
+            lost = held is None or part.epoch.number not in held.secrets
+            why = no_key(name, part.epoch.number) if lost else ""
+        if why:
+            raise StateError(why)
 
     yield _finding(f"{name}: sending is not halted", halted)
-    if name in roster.openers:
-        yield _finding(f"{name}: can open totals with {member.vault.name}", vault)
+    if roster.terms.secure:
+        yield _finding(f"{name}: {member.vault.name} belongs to its database", vault)
 
 
 def _confirmed(folder: Path) -> None:

@@ -20,9 +20,9 @@ from fedfairx.errors import TransportError, require
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 LARGEST = 2**20  # bytes of a message with its headers, at a hub
 _ALIVE = ".alive"
-#: An opener's key, the acceptance of an epoch, the latest row, an opener's latest partial sum, and what an
-#: opener of the epoch before says about its end.
-AGGREGATION = OPENER, ACCEPTED, ROW, PARTIAL, CLOSING = "opener", "accepted", "row", "partial", "closing"
+#: An opener's key, the acceptances of epochs, an opener's latest partial sum, the totals of earlier epochs.
+AGGREGATION = OPENER, ACCEPTED, PARTIAL, PAST = "opener", "accepted", "partial", "past"
+ROW = "row"  # the latest row, with the share of one opener
 
 
 def alive_key(name: str) -> str:
@@ -40,12 +40,16 @@ def aggregation_key(name: str, kind: str) -> str:
     return f"{name}.{kind}"
 
 
-def own_keys(name: str, *, secure: bool, opener: bool = False) -> list[str]:
-    """All names under which a member may store messages."""
+def row_key(name: str, opener: str) -> str:
+    """The name under which a member's row for an opener is stored."""
+    return f"{name}.{ROW}.{opener}"
+
+
+def own_keys(name: str, *, secure: bool) -> list[str]:
+    """All names under which a member may store messages; `*` stands for any opener."""
     if not secure:
         return [name, alive_key(name)]
-    kinds = AGGREGATION if opener else (ACCEPTED, ROW, CLOSING)  # it may have been one in the last epoch
-    return [alive_key(name), *(aggregation_key(name, kind) for kind in kinds)]
+    return [alive_key(name), *(aggregation_key(name, kind) for kind in AGGREGATION), row_key(name, "*")]
 
 
 class Conflict(TransportError):

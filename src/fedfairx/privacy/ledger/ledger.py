@@ -80,6 +80,12 @@ class Ledger(Protocol):
     def add(self, record: str | None, position: Position) -> None:
         """Store the position after one more record; `AlreadyObserved` if a leaf already has that record."""
 
+    def give_leaf(self, position: Position) -> tuple[str, ...]:
+        """Forget the records of the open leaf and return their ids; `position` has an empty one."""
+
+    def take_leaf(self, records: tuple[str, ...], position: Position) -> None:
+        """Store the position after these records, from another ledger's open leaf, as for `add`."""
+
     def freeze(self, number: int, digest: str, position: Position) -> None:
         """Close leaf `number`, whose exact sums hash to `digest`, and open the next."""
 
@@ -155,6 +161,22 @@ class MemoryLedger(NoCopy):
         if record is not None and record in records:
             raise AlreadyObserved(already_in_leaf(records[record]))
         self._last = record, position
+
+    def give_leaf(self, position: Position) -> tuple[str, ...]:
+        records = self._file()
+        given = tuple(record for record, leaf in records.items() if leaf == position.frozen + 1)
+        self._last = None, position
+        for record in given:
+            del records[record]
+        return given
+
+    def take_leaf(self, records: tuple[str, ...], position: Position) -> None:
+        known = self._file()
+        for record in records:
+            if record in known:
+                raise AlreadyObserved(already_in_leaf(known[record]))
+        self._last = None, position
+        known.update(dict.fromkeys(records, position.frozen + 1))
 
     def freeze(self, number: int, digest: str, position: Position) -> None:
         if not self._places:

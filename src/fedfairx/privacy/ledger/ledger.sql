@@ -1,4 +1,5 @@
--- Tables of a ledger file, and triggers that keep releases and records append-only, whoever writes.
+-- Tables of a ledger file, and triggers that keep releases and records append-only, whoever writes. Records of
+-- the open leaf, which are in no release, may leave with it for another run.
 -- REPLACE removes rows without firing a DELETE trigger, so existing rows are guarded on INSERT too.
 CREATE TABLE parameters (id INTEGER PRIMARY KEY CHECK (id = 1), body TEXT NOT NULL, place BLOB NOT NULL);
 CREATE TABLE records (record TEXT PRIMARY KEY, leaf INTEGER NOT NULL) WITHOUT ROWID;
@@ -15,7 +16,7 @@ CREATE TRIGGER one_release BEFORE INSERT ON releases WHEN EXISTS (SELECT 1 FROM 
 CREATE TRIGGER releases_stay BEFORE DELETE ON releases WHEN 1 BEGIN SELECT RAISE(ABORT, 'the ledger is append-only: releases_stay'); END;
 CREATE TRIGGER one_leaf BEFORE UPDATE ON records WHEN 1 BEGIN SELECT RAISE(ABORT, 'the ledger is append-only: one_leaf'); END;
 CREATE TRIGGER one_record BEFORE INSERT ON records WHEN EXISTS (SELECT 1 FROM records WHERE record = NEW.record) BEGIN SELECT RAISE(ABORT, 'the ledger is append-only: one_record'); END;
-CREATE TRIGGER records_stay BEFORE DELETE ON records WHEN 1 BEGIN SELECT RAISE(ABORT, 'the ledger is append-only: records_stay'); END;
+CREATE TRIGGER records_stay BEFORE DELETE ON records WHEN OLD.leaf <= (SELECT frozen FROM position) BEGIN SELECT RAISE(ABORT, 'the ledger is append-only: records_stay'); END;
 CREATE TRIGGER one_run BEFORE UPDATE ON parameters WHEN 1 BEGIN SELECT RAISE(ABORT, 'the ledger is append-only: one_run'); END;
 CREATE TRIGGER one_parameters BEFORE INSERT ON parameters WHEN EXISTS (SELECT 1 FROM parameters) BEGIN SELECT RAISE(ABORT, 'the ledger is append-only: one_parameters'); END;
 CREATE TRIGGER parameters_stay BEFORE DELETE ON parameters WHEN 1 BEGIN SELECT RAISE(ABORT, 'the ledger is append-only: parameters_stay'); END;

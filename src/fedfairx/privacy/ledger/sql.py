@@ -115,6 +115,23 @@ class SqlLedger(NoCopy):
                 self._insert(access, self._tables.records, record=record, leaf=position.frozen + 1)
             self._save(position)
 
+    def give_leaf(self, position: Position) -> tuple[str, ...]:
+        leaf, table = position.frozen + 1, self._tables.records
+        with self._database.transaction() as access:
+            given = tuple(str(row[0]) for row in self._find(access, "record", table, "leaf = ?", leaf))
+            access.write(f"DELETE FROM {table} WHERE {self._here}leaf = ?", (*self._key.values(), leaf))
+            self._save(position)
+        return given
+
+    def take_leaf(self, records: tuple[str, ...], position: Position) -> None:
+        with self._database.transaction() as access:
+            for record in records:
+                rows = self._find(access, "leaf", self._tables.records, "record = ?", record)
+                if rows:
+                    raise AlreadyObserved(already_in_leaf(rows[0][0]))
+                self._insert(access, self._tables.records, record=record, leaf=position.frozen + 1)
+            self._save(position)
+
     def freeze(self, number: int, digest: str, position: Position) -> None:
         with self._database.transaction() as access:
             newest = "1 = 1 ORDER BY number DESC LIMIT 1"

@@ -25,7 +25,7 @@ from fedfairx.util.file_lock import FileLock
 from fedfairx.util.fork_safety import watch
 from fedfairx.util.sqlite_wal import end, lacks_wal, say_open, use_wal, without_wal
 
-_LEDGER = 0x46465802  # application ids: "FFX", and the version of the tables
+_LEDGER = 0x46465803  # application ids: "FFX", and the version of the tables
 _PERSONS = 0x46465810
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -203,15 +203,13 @@ def require_same_neighbours(old: Guarantee, new: Guarantee) -> None:
     require(after == before, "share", f"must be among as many as in the run before, {before!r}", after)
 
 
-def carry_over(before: Privatizer, after: Privatizer, *, leaves: Iterable[tuple[Array, int]] = ()) -> bool:
+def carry_over(before: Privatizer, after: Privatizer) -> bool:
     """Move the records in the open leaf of `before`, which are in no message, to the open leaf of `after`.
-
-    leaves: exact sums and numbers of records of frozen leaves of `before` that nobody was shown; they are
-        added to the open leaf of `after`, and no message of `before` may be shown that holds them.
 
     The leaf is a sum of clipped records, so it moves only if both clip alike. Each run counts its own
     persons, so it also stays where persons are counted. An unfinished release of `before` is finished first.
-    The new ledger doesn't know the ids of the moved records.
+    The ids of the records move with it, so they can still be replaced or blanked, and not be given again.
+    Frozen leaves never move.
 
     >>> from fedfairx.privacy import KeyedNoise, new_key, private
     >>> noises = [KeyedNoise(new_key(), agent="clinic", run=run) for run in ("first", "second")]
@@ -237,9 +235,7 @@ def carry_over(before: Privatizer, after: Privatizer, *, leaves: Iterable[tuple[
             return False
         here, there = old._position, new._position
         old._held = new._held = None  # read again from the ledgers, whatever happens
-        old.ledger.add(None, replace(here, leaf=np.zeros_like(here.leaf), leaf_count=0))
+        records = old.ledger.give_leaf(replace(here, leaf=np.zeros_like(here.leaf), leaf_count=0))
         leaf, count = there.leaf + here.leaf, there.leaf_count + here.leaf_count
-        for sums, records in leaves:
-            leaf, count = leaf + sums, count + records
-        new.ledger.add(None, replace(there, leaf=leaf, leaf_count=count))
+        new.ledger.take_leaf(records, replace(there, leaf=leaf, leaf_count=count))
     return True

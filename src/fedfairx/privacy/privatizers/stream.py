@@ -360,7 +360,7 @@ class StreamPrivatizer(NoCopy):
         _, after, now = self._clip(context, new)
         with self._one_at_a_time():
             here = self._position
-            if self.ledger.leaf_of(record) != here.frozen + 1:
+            if not self.is_open(record):
                 raise ReplacementRefused("this record is not in the open leaf; a release can't be changed")
             leaf = here.leaf.copy()
             leaf[-self._summed :] += weight * x * (after - before)
@@ -389,7 +389,7 @@ class StreamPrivatizer(NoCopy):
             return False
         with self._one_at_a_time():
             here = self._position
-            if self.ledger.leaf_of(record) != here.frozen + 1:
+            if not self.is_open(record):
                 return False
             if not entered:
                 return True
@@ -407,6 +407,10 @@ class StreamPrivatizer(NoCopy):
             self.ledger.add(None, after)
             self._held = after
             return True
+
+    def is_open(self, record: str | int) -> bool:
+        """Tell whether a record is in the open leaf, and so in no release. For the owner only."""
+        return self.ledger.leaf_of(record) == self._position.frozen + 1
 
     def _has_entered(self, person: str | None, place: int, of: int) -> bool:
         """Tell whether record number `place` of the `of` records of a person is not blank."""

@@ -26,7 +26,7 @@ from fedfairx.util.formatting import counted, duration
 if TYPE_CHECKING:
     from fedfairx.agent.agent import Agent
     from fedfairx.features import Feature, Schema
-    from fedfairx.federation.exchange.secure_member import Progress
+    from fedfairx.federation.aggregation.progress import Progress
     from fedfairx.service.federation import Membership
     from fedfairx.service.served_agent import ServedAgent
 
@@ -214,14 +214,14 @@ async def federation(served: ServedAgent, _query: QueryParams, exact: bool) -> V
 
 def _rounds_attention(progress: Progress, membership: Membership) -> list[Attention]:
     """What keeps secure aggregation from opening totals."""
-    found, rounds = [], membership.place.roster.rounds
+    found = []
     if progress.unconfirmed:
         detail = sentence(progress.unconfirmed)
         found.append(Attention("warn", "The roster is not accepted here", detail, "federation"))
-    since = rounds.times[progress.due - 1] if rounds is not None and progress.due else math.inf
+    since = progress.since if progress.due else math.inf
     if progress.waits_for and membership.member.clock() - since > PATIENCE:
         who = ", ".join(f"{name} ({what})" for name, what in progress.waits_for.items())
-        begun, version = membership.place.roster.version == progress.epoch, membership.place.roster.version
+        begun, version = progress.signs or progress.rows or progress.partials, membership.place.roster.version
         what = f"The total of round {progress.due}" if begun else f"Epoch {version}"
         detail = f"{what} waits for {who}. Decisions go on."
         found.append(Attention("warn", "A total is waited for", detail, "federation"))
