@@ -64,7 +64,7 @@ from fedfairx.federation.aggregation.records import (
     vault_in,
 )
 from fedfairx.federation.aggregation.shares import Integers, as_integers, from_bytes
-from fedfairx.federation.exchange.alive import AHEAD, ATTEMPTS, SILENT
+from fedfairx.federation.exchange.alive import AHEAD, ATTEMPTS, silence
 from fedfairx.federation.exchange.connection import Connection
 from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.member import Peer
@@ -86,7 +86,6 @@ from fedfairx.privacy.mechanisms.noise_share import RANGE_BITS
 from fedfairx.storage.privacy_ledger import LogDatabase
 from fedfairx.storage.transaction_log import Log
 
-IN_TIME = SILENT + AHEAD  # seconds since a peer's last sign of life by our clock, if that is right
 LEAVES = 64  # missed rounds that are made up for in one transaction, for which decisions wait
 
 
@@ -329,8 +328,12 @@ class SecureMember(Connection):
 
     def _alive(self) -> frozenset[str]:
         """The members whose last sign of life is not old, by our clock."""
-        now = self.clock()
-        return frozenset(name for name, moment in self.signs.last.items() if now - moment <= IN_TIME)
+        now, oldest = self.clock(), self._oldest_sign()
+        return frozenset(name for name, moment in self.signs.last.items() if now - moment <= oldest)
+
+    def _oldest_sign(self) -> float:
+        """Seconds since the last sign of life of a member that is there, if our clock is right."""
+        return silence(self.signs.members) + AHEAD
 
     def _publish(self, messages: Mapping[str, bytes]) -> None:
         for place, message in [*self._outbox.items()]:
@@ -382,7 +385,7 @@ class SecureMember(Connection):
         if part is not None and len(signs) == len(part.epoch.members) - 1:
             return (
                 "all other members are away, or the clock here is ahead: no row is made before they give "
-                f"signs of life that are at most {IN_TIME:.0f} s old by the clock here"
+                f"signs of life that are at most {self._oldest_sign():.0f} s old by the clock here"
             )
         return state.trouble
 
