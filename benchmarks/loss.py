@@ -5,7 +5,7 @@ roster 1, 7 or 30 days later. The others go on until the new epoch has its first
 learnt until then and is in no total is lost to the others. Time is virtual: the members are those of
 `tests/support/machine_helpers.py`, which carry out what the machine of secure aggregation decides.
 
-A death is seen once the last sign of life is more than `IN_TIME` seconds old. With `ignore_signs`, which is a
+A death is seen once the last sign of life is more than `NOTICED` seconds old. With `ignore_signs`, which is a
 mistake, members make rows whether all others give signs of life or not. It shows what this condition saves.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from fedfairx.federation.aggregation.machine import PATIENCE
-from fedfairx.federation.exchange.secure_member import IN_TIME
+from fedfairx.federation.exchange.alive import AHEAD, silence
 from fedfairx.federation.roster.rounds import Rounds
 from measure import Report, main
 
@@ -35,6 +35,7 @@ SCHEDULES = {
     "default rounds": Rounds(begin=0),
     "hourly rounds": Rounds(begin=0, ratio=1, count=365 * 24),
 }
+NOTICED = silence(len(NAMES)) + AHEAD  # seconds after the last sign of life
 STEP = 300.0  # seconds between the moments of death over which the mean is taken
 AIM = 0.01  # days
 
@@ -115,7 +116,7 @@ def lost_days(
     others = tuple(world.actors)
     for moment in [each for each in rounds.times if death <= each < end]:
         members.wait(moment)
-        members.settle(NAMES if ignore_signs or moment - death <= IN_TIME else others)
+        members.settle(NAMES if ignore_signs or moment - death <= NOTICED else others)
     members.wait(end)
     following = replace(rounds, begin=int(end))
     members.begin(2, following)
@@ -154,7 +155,7 @@ def run(report: Report) -> None:
             def add(text: str, value: float, at_most: float | None = None) -> None:
                 report.add(text, value, "d", at_most=at_most)
 
-            seen, unseen = last - IN_TIME - 60.0, last - IN_TIME / 2
+            seen, unseen = last - NOTICED - 60.0, last - NOTICED / 2
             add("dies before a round, seen", lost_days(rounds, seen, days), AIM)
             add("dies before a round, not seen yet", lost_days(rounds, unseen, days), leaf + AIM)
             at = {who: lost_days(rounds, last, days, name=who, sent=True) for who in (OPENER, SENDER)}

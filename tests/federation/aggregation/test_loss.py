@@ -9,8 +9,6 @@ from types import ModuleType
 
 import pytest
 
-from fedfairx.federation.exchange.secure_member import IN_TIME
-
 FOLDER = Path(__file__).resolve().parents[3] / "benchmarks"
 
 
@@ -34,9 +32,9 @@ def test_a_death_that_is_seen_loses_nothing_and_any_other_at_most_one_leaf(
     rounds = benchmark.SCHEDULES[name]
     first, last = benchmark.around(rounds)
     leaf = (last - first) / benchmark.DAY
-    for death in (first + 60.0, last - IN_TIME - 1.0):
+    for death in (first + 60.0, last - benchmark.NOTICED - 1.0):
         assert benchmark.lost_days(rounds, death, 1) == 0.0
-    for death, sent in ((last - IN_TIME, False), (last, True)):
+    for death, sent in ((last - benchmark.NOTICED, False), (last, True)):
         assert benchmark.lost_days(rounds, death, 1, sent=sent) == pytest.approx(leaf)
     assert benchmark.lost_days(rounds, last, 1, name=benchmark.SENDER, sent=True) == 0.0
 
