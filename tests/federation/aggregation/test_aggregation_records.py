@@ -117,6 +117,8 @@ def test_records_and_vaults_come_back_as_they_were() -> None:
     assert record_in(MemoryStore()) == Record()
     assert vault_in(MemoryStore()) is None
     assert vault_in(MemoryStore(b"cut short")) is None
+    no_text = msgspec.msgpack.encode(vault).replace(b"\xa3fed", b"\xa3\xff\xfe\xfd")
+    assert vault_in(MemoryStore(no_text)) is None
 
 
 def test_the_digests_of_rows_are_known_by_round() -> None:

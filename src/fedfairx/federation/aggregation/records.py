@@ -184,5 +184,5 @@ def vault_in(store: Store) -> Vault | None:
     value = store.read()
     try:
         return None if value is None else msgspec.msgpack.decode(value, type=Vault)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
