@@ -504,6 +504,27 @@ def test_a_newcomer_learns_the_totals_of_earlier_epochs_once() -> None:
     assert all(not world.actors[name].past for name in NAMES)  # it is their own
 
 
+@pytest.mark.parametrize("late", ["process", "confirmation"])
+def test_a_newcomer_learns_totals_that_came_before_its_confirmations(late: str) -> None:
+    """A transport shows a message once: to a process that has just started, or before the operator acts."""
+    world, total = joined()
+    newcomer = world.actors["e"]
+    if late == "confirmation":
+        newcomer.confirmed = {name: world.publics[name] for name in "abe"}
+        world.hidden |= {"a.past"}
+    else:
+        world.hidden |= {f"{name}.past" for name in NAMES}
+    world.give(world.draft(2))
+    world.turn()
+    assert newcomer.past == []
+    if late == "process":
+        newcomer.boot()
+        newcomer.receive({place: each for place, each in world.history if place.endswith(".past")})
+    newcomer.confirmed = dict(world.publics)
+    newcomer.tick()
+    assert newcomer.past == [total]
+
+
 @pytest.mark.parametrize("signers", [1, 2])
 def test_an_invented_past_needs_more_signers_than_may_collude(signers: int) -> None:
     world, total = joined()
@@ -845,6 +866,20 @@ def test_a_total_with_a_row_without_a_record_halts_its_member() -> None:
     actor.receive({place: message for place, message in world.bus.items() if place.endswith(".partial")})
     assert actor.phase is Phase.HALTED
     assert "no record" in actor.state.halted
+
+
+def test_an_opener_that_sees_another_partial_of_its_own_goes_on() -> None:
+    """Only a copy of it can have signed it, and only rows halt a member."""
+    world = running()
+    world.round()
+    actor = world.actors["a"]
+    assert actor.state.record.part is not None
+    assert actor.state.record.part.opened is not None
+    partial = parse(actor.state.record.part.opened.partial)
+    other = sign(msgspec.structs.replace(partial, number=2), actor.key)
+    actor.feed(Came({"a.partial": other}))
+    world.round()
+    assert known(world) == {2}
 
 
 def test_a_removed_openers_keys_are_deleted() -> None:

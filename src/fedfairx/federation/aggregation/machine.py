@@ -391,7 +391,11 @@ class _Turn:
             case Came(messages):
                 self.take_messages(messages)
             case Tick(confirmed, alive):
-                self.change(confirmed={**confirmed, self.name: self.key.public}, alive=alive)
+                keys = {**confirmed, self.name: self.key.public}
+                same = keys == self.state.confirmed
+                self.change(confirmed=keys, alive=alive)
+                if not same:  # after a start, too: messages came before the confirmations
+                    self.add_past()
             case RowMade():
                 self.take_row_made(event)
         for work in (self.agree, self.open, self.add_totals, self.end_epoch):
@@ -436,7 +440,7 @@ class _Turn:
                     return
                 if kind == ROW and opener == self.name:
                     self.take_row(name, message)
-                if kind == PARTIAL and self.part is not None:
+                if kind == PARTIAL and name != self.name and self.part is not None:
                     self.take_partial(name, message)
             except MessageRefused as error:
                 self.refuse(place, error)
@@ -709,6 +713,7 @@ class _Turn:
                     if parse(signed).epoch == epoch.digest:
                         verified(signed, Acceptance, epoch=epoch.digest, name=name, public=public)
                         yield name
+                        break
             except MessageRefused as error:
                 self.refuse_once(place, error)
 
