@@ -41,7 +41,7 @@ EPOCH, NAMES = HERE.epoch, [*HERE.epoch.members]
 
 def row(epoch: Epoch = EPOCH, name: str = "org00", number: int = 3, **changes: Any) -> Row:
     fields = {"earlier": (None, bytes(32)), "shares": (bytes(32), b"1" * 32)} | changes
-    return Row(epoch.digest, name, number, **fields)
+    return Row(epoch.digest, name, number, **{"federation": epoch.federation} | fields)
 
 
 def partial(name: str = "org00", number: int = 3, **changes: Any) -> Partial:
@@ -173,6 +173,11 @@ def test_the_past_is_of_one_federation() -> None:
     assert verified(signed(past), Past, epoch=past_place("ab" * 16), name="org00", public=public) == past
     with pytest.raises(MessageRefused, match="another epoch"):
         verified(signed(past), Past, epoch=past_place("cd" * 16), name="org00", public=public)
+
+
+def test_a_row_names_its_federation() -> None:
+    assert read(signed(row()), Row, EPOCH).federation == EPOCH.federation
+    assert reason(signed(row(federation="cd" * 16))) == "malformed"
 
 
 @given(st.binary(max_size=100), st.binary(max_size=100))

@@ -26,7 +26,16 @@ from fedfairx.federation.aggregation.machine import (
     Tick,
     step,
 )
-from fedfairx.federation.aggregation.messages import Partial, Past, PastTotal, parse, past_place, sign
+from fedfairx.federation.aggregation.messages import (
+    Partial,
+    Past,
+    PastTotal,
+    parse,
+    past_place,
+    row_and_share,
+    sign,
+    with_share,
+)
 from fedfairx.federation.aggregation.records import MemoryStore, Vault
 from fedfairx.federation.aggregation.shares import as_integers, from_bytes
 from fedfairx.federation.roster.signing_keys import new_signing_key
@@ -850,6 +859,19 @@ def test_a_member_that_sees_a_row_of_its_own_without_a_record_halts(phase: Phase
     sent = {digest for digest, row in world.sent.items() if row.name == "d"}
     world.round()
     assert {digest for digest, row in world.sent.items() if row.name == "d"} == sent
+
+
+def test_a_row_of_its_own_in_another_federation_does_not_halt_a_member() -> None:
+    """Its key may have been used before: whoever has its rows of then could stop it for good."""
+    world = running()
+    world.round()
+    actor = world.actors["a"]
+    signed, share = row_and_share(world.bus["a.row.a"])
+    row = parse(signed)
+    for federation, phase in (("cd" * 16, Phase.RUNNING), (FEDERATION, Phase.HALTED)):
+        other = msgspec.structs.replace(row, epoch=b"\1" * 32, federation=federation)
+        actor.feed(Came({"a.row.a": with_share(sign(other, actor.key), share)}))
+        assert actor.phase is phase
 
 
 def test_a_total_with_a_row_without_a_record_halts_its_member() -> None:

@@ -448,13 +448,15 @@ class _Turn:
     # --- rows of its own -----------------------------------------------------------------------------
 
     def compare_own_row(self, message: bytes) -> None:
-        """Halt at a row that is signed with our key and that we have no record of."""
+        """Halt at a row of this federation that is signed with our key and that we have no record of."""
         try:
             signed, _ = row_and_share(message)
             epoch = parse(signed).epoch
             row = verified(signed, Row, epoch=epoch, name=self.name, public=self.key.public)
         except MessageRefused:
             return  # anybody could have made it
+        if row.federation != self.state.identity.federation:
+            return  # this key was used in another federation, too
         part = self.part
         if part is not None and epoch == part.epoch.digest:
             known = row.number < part.first or part.digest_of(row.number) == digest(signed)

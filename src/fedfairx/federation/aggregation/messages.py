@@ -53,11 +53,14 @@ class Row(Message, frozen=True, tag="row"):
     `earlier` has the digests of the sender's rows of the rounds before, up to `number` - 1. It goes back to
     the last opened round or further. None stands for a round in which the sender has sent nothing, and in
     which it never will.
+
+    `federation` is in the epoch's digest, too. Here the sender itself can read it, whatever the epoch was.
     """
 
     number: int
     earlier: tuple[bytes | None, ...]
     shares: tuple[bytes, ...]
+    federation: str
 
     def lists(self, number: int, digest: bytes) -> bool:
         """Whether the sender says that its row of round `number` had this digest."""
@@ -176,11 +179,12 @@ def read(signed: bytes, kind: type[InEpoch], epoch: Epoch) -> InEpoch:
 
 
 def _fits(message: Row | Partial, epoch: Epoch) -> bool:
-    """Whether the parts have the epoch's lengths."""
+    """Whether the parts have the epoch's lengths, and a row its federation."""
     if isinstance(message, Row):
         digests = [each for each in message.earlier if each is not None]
         counted = len(message.earlier) < message.number and len(message.shares) == len(epoch.openers)
-        return counted and all(len(each) == DIGEST_BYTES for each in (*digests, *message.shares))
+        here = message.federation == epoch.federation
+        return here and counted and all(len(each) == DIGEST_BYTES for each in (*digests, *message.shares))
     if len(message.total) != 8 * epoch.entries:
         return False
     if not epoch.is_first(message.name):

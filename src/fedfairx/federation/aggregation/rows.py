@@ -90,7 +90,7 @@ def make_row(
         for (opener, public), share in zip(epoch.openers.items(), split(values, seeds), strict=True)
     }
     digests = tuple(share_digest(each) for each in shares.values())
-    return MadeRow(sign(Row(epoch.digest, name, number, earlier, digests), key), shares)
+    return MadeRow(sign(Row(epoch.digest, name, number, earlier, digests, epoch.federation), key), shares)
 
 
 def read_row(epoch: Epoch, opener: str, name: str, message: bytes) -> tuple[Row, bytes]:
