@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fedfairx.errors import LedgerMismatch, StateError
+from fedfairx.errors import LedgerMismatch, StateError, StorageUnavailable
 from fedfairx.federation.aggregation.records import (
     FileStore,
     MemoryStore,
@@ -95,9 +95,13 @@ def test_a_file_that_cannot_be_written_keeps_what_it_had(
         raise OSError("no space left on device")
 
     monkeypatch.setattr("fedfairx.federation.aggregation.records.write_atomically", full)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(StorageUnavailable, match="no space"):  # another error would end an exchange's thread
         store.write(b"2")
     assert store.read() == b"1"
+    (tmp_path / "vault").unlink()
+    (tmp_path / "vault").mkdir(mode=0o700)
+    with pytest.raises(StorageUnavailable, match="directory"):
+        store.read()
     store.close()
 
 

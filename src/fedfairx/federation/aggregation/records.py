@@ -9,12 +9,14 @@ whatever the hub shows it.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
+from fedfairx.errors import StorageUnavailable
 from fedfairx.federation.aggregation.epoch import Epoch
 from fedfairx.federation.aggregation.messages import PastTotal
 from fedfairx.federation.roster.rounds import Rounds
@@ -138,14 +140,24 @@ class FileStore:
         self._lock = FileLock(self._path.with_name(self._path.name + ".lock"))
 
     def read(self) -> bytes | None:
-        if not self._path.exists():
-            return None
-        require_private(self._path)
-        return self._path.read_bytes()
+        with self._available():
+            if not self._path.exists():
+                return None
+            require_private(self._path)
+            return self._path.read_bytes()
 
     def write(self, value: bytes) -> None:
         self._lock.check()
-        write_atomically(self._path, value)
+        with self._available():
+            write_atomically(self._path, value)
+
+    @contextmanager
+    def _available(self) -> Iterator[None]:
+        """Make an error of the file system one that an exchange reports, and after which it tries again."""
+        try:
+            yield
+        except OSError as error:
+            raise StorageUnavailable(f"{self._path} can't be used: {error.strerror or error}") from error
 
     def close(self) -> None:
         """Release the lock."""
