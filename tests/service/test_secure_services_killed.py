@@ -1,20 +1,23 @@
-"""Services with secure aggregation over NATS with TLS, under load: they and their hub are killed at random.
+"""Services with secure aggregation over NATS with TLS, under load, with faults at random.
 
+Services and their hub are killed and stopped, connections are cut, and members join and leave meanwhile.
 Each total that a member has learnt from is the sum of all members' rows, exactly. No acknowledged reward is
-missing in the rows. A member that is away stops totals and not decisions, and the others say who it is.
+missing from its owner, and each is in rows of one epoch. A member that is away stops totals and not
+decisions, and the openers say who it is.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import threading
 import time
 from collections import Counter
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import numpy as np
@@ -23,15 +26,20 @@ from test_killed_service import Told, load
 
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.exchange import TOTAL
+from fedfairx.core.statistics import pack, packed_size
+from fedfairx.federation.aggregation.records import Record, record_in
+from fedfairx.federation.aggregation.shares import as_integers, from_bytes
+from fedfairx.federation.exchange.secure_member import record_store
 from fedfairx.federation.roster.rounds import Rounds
 from fedfairx.federation.roster.terms import Terms
-from fedfairx.federation.setup.create import create_federation
+from fedfairx.federation.setup.create import amend_federation, create_federation
+from fedfairx.federation.setup.member_folder import SETTINGS, MemberFolder
 from fedfairx.privacy import Release
 from fedfairx.privacy.release import total_of
 from fedfairx.storage.journal import Event
 from fedfairx.util.formatting import text_table
 from member_service import sync
-from nats_server import NatsServer, free_port
+from nats_server import NatsServer, Relay, free_port
 from service_helpers import Running, until
 
 pytestmark = [pytest.mark.process, pytest.mark.long]
@@ -40,12 +48,17 @@ PATIENCE = 60.0  # seconds that anything may take; the machine may be busy
 
 #: What has just been done, or is about to be, when a service kills itself after its restart.
 STEPS = (
-    "fedfairx.federation.aggregation.records:Stores.send",
-    "fedfairx.federation.aggregation.records:Stores.open",
-    "fedfairx.federation.aggregation.records:Stores.keep_total",
-    "before:fedfairx.federation.aggregation.records:Stores.keep_total",
+    "fedfairx.federation.exchange.secure_member:SecureMember._make_row",
+    "fedfairx.federation.aggregation.records:SqlStore.write",
+    "before:fedfairx.federation.aggregation.records:FileStore.write",
+    "fedfairx.federation.aggregation.records:FileStore.write",
     "before:fedfairx.agent.agent:Agent.absorb",
     "fedfairx.federation.transport.nats.client:NatsTransport.publish",
+)
+#: The same for a service that comes back while the roster changes.
+STEPS_OF_CHANGE = (
+    "before:fedfairx.agent.agent:Agent.begin_epoch",
+    "fedfairx.agent.agent:Agent.begin_epoch",
 )
 
 
@@ -63,9 +76,20 @@ class World:
         port = free_port()
         self.roster = create_federation(base, terms, dict.fromkeys(self.names), port=port, confirm=True)
         self.hub = NatsServer.of(base / "hub" / "nats-server.conf", port)
-        self.services = {name: Running.member(base / name, start=False) for name in self.names}
-        self.told = {name: Told() for name in self.names}
+        self.services: dict[str, Running] = {}
+        self.relays: dict[str, Relay] = {}
+        self.told: dict[str, Told] = {}
         self.loads: dict[str, tuple[threading.Thread, threading.Event]] = {}
+        for name in self.names:
+            self.prepare(name)
+
+    def prepare(self, name: str) -> None:
+        """Give a member its way to the hub, which can be cut, and its service, which does not run yet."""
+        relay = self.relays[name] = Relay(self.hub.port)
+        file = self.base / name / SETTINGS
+        servers = f'servers = ["tls://127.0.0.1:{relay.port}"]'
+        file.write_text(re.sub("^servers = .*$", servers, file.read_text(), flags=re.MULTILINE))
+        self.services[name], self.told[name] = Running.member(self.base / name, start=False), Told()
 
     def start_hub(self, *, emptied: bool = False) -> None:
         if emptied:
@@ -94,7 +118,12 @@ class World:
             thread.join()
         for running in self.services.values():
             if hasattr(running, "url") and not running.gone():
+                running.resume()
                 running.stop()
+            running.close()
+        for relay in self.relays.values():
+            relay.close()
+        self.hub.resume()
         self.hub.kill()
 
     # --- what services say ---------------------------------------------------------------------------
@@ -112,12 +141,14 @@ class World:
             return http.get("/federation").text
 
     def opened(self, name: str) -> int:
-        return int(self.sync(name)["aggregation"]["opened"])
+        """The last round of the roster's epoch whose total a member knows; 0 in another epoch."""
+        now = self.sync(name)["aggregation"]
+        return int(now["opened"]) if now["epoch"] == self.roster.version else 0
 
     @property
     def due(self) -> int:
-        assert self.roster.terms.rounds is not None
-        return self.roster.terms.rounds.number(time.time())
+        assert self.roster.rounds is not None
+        return self.roster.rounds.number(time.time())
 
     def await_total(self, after: int) -> None:
         """Wait until all have a total of a round after this one."""
@@ -155,6 +186,14 @@ class World:
                 self.again(self.random.choice(openers))
             case "opener at a step":
                 self.dies(self.random.choice(openers), self.random.choice(STEPS))
+            case "stopped":
+                self.stop_for_a_while(self.services[self.random.choice(self.names)], 2.0)
+            case "hub stopped":
+                self.stop_for_a_while(self.hub, 2.0 * self.every)
+            case "cut off":
+                self.cut_off(self.random.sample(self.names, max(1, len(self.names) // 3)))
+            case "joins" | "leaves" | "other openers":
+                self.change(kind)
             case "hub":
                 self.without_hub()
             case "hub emptied":
@@ -175,23 +214,74 @@ class World:
     def dies(self, name: str, step: str) -> None:
         """It is killed, comes back, kills itself at a step, and comes back again."""
         self.kill(name)
+        self.dies_again(name, step)
+
+    def dies_again(self, name: str, step: str) -> None:
+        service = self.services[name]
         with suppress(AssertionError):  # it may be gone before it listens
             self.start(name, die=step)
-        until(self.services[name].gone, seconds=PATIENCE)
+        until(service.gone, seconds=PATIENCE)
         if name in self.loads:
             self.loads.pop(name)[0].join()
         self.start(name)
 
+    def stop_for_a_while(self, process: Running | NatsServer, longest: float) -> None:
+        """It stands still, and goes on as if nothing had been."""
+        process.pause()
+        time.sleep(longest * self.random.random())
+        process.resume()
+
+    def cut_off(self, names: list[str]) -> None:
+        """Members lose their connections, and get no new ones for a while; decisions go on."""
+        for name in names:
+            self.relays[name].cut()
+        for name in names:
+            until(lambda name=name: self.sync(name)["trouble"] is not None, seconds=PATIENCE)  # type: ignore[misc]
+        self.await_decisions()
+        for name in names:
+            self.relays[name].restore()
+
+    def change(self, kind: str) -> None:
+        """The roster changes, while one member is killed at a step of that.
+
+        A member that leaves is cut off before the others have begun the epoch without it, or after that.
+        """
+        names, count = [*self.names], len(self.roster.openers)
+        full = len(names) > self.roster.terms.agents
+        leaves = [self.random.choice(names)] if kind == "leaves" else []
+        joins = [f"org{len(self.services) + 1:02d}"] if kind == "joins" or (leaves and not full) else []
+        staying = [name for name in names if name not in leaves]
+        openers = self.random.sample(staying, count) if kind == "other openers" else []
+        victim = self.random.choice(staying)
+        self.kill(victim)
+        changed = {"add": dict.fromkeys(joins), "remove": leaves, "openers": openers, "confirm": True}
+        self.roster = amend_federation(self.base, **changed)  # type: ignore[arg-type]
+        self.names = [*self.roster.members]
+        late = bool(leaves) and not joins and self.random.random() < 0.5
+        if not late:
+            self.hub.reload()
+        for name in joins:
+            self.prepare(name)
+            self.start(name)
+        self.dies_again(victim, self.random.choice(STEPS_OF_CHANGE))
+        self.await_total(0)
+        if late:
+            self.hub.reload()
+        for name in leaves:
+            self.kill(name)
+
     def away(self, names: list[str]) -> None:
-        """Members are away: there are no totals, decisions go on, and the others say who is waited for."""
+        """Members are away: there are no totals, decisions go on, and openers say who is waited for."""
         for name in names:
             self.kill(name)
-        witness = self.random.choice(self.running)
-        wanted = dict.fromkeys(sorted(names), "row")
-        until(lambda: self.sync(witness)["aggregation"]["waits_for"] == wanted, seconds=PATIENCE)
-        due = self.due
+        due, wanted = self.due, dict.fromkeys(sorted(names), "row")
         text = f"waits for {', '.join(f'{name} (row)' for name in sorted(names))}."
-        until(lambda: text in self.page(witness), seconds=PATIENCE)
+        openers = [name for name in self.running if name in self.roster.openers]
+        if openers:  # they get the rows
+            witness = self.random.choice(openers)
+            until(lambda: self.sync(witness)["aggregation"]["waits_for"] == wanted, seconds=PATIENCE)
+            due = self.due
+            until(lambda: text in self.page(witness), seconds=PATIENCE)
         self.await_decisions()
         until(lambda: self.due > due, seconds=PATIENCE)
         for name in self.running:
@@ -222,52 +312,129 @@ class World:
 
     # --- what is in the databases ----------------------------------------------------------------------
 
-    def check(self, last: int) -> int:
-        """Compare all totals with the rows, and the rows with the rewards; return how many totals there are.
+    def check(self, last: int) -> Checked:
+        """Compare all totals with the rows, and the rows with the rewards.
 
-        last: a round that ended after the last reward.
+        last: a round of the last epoch that ended after the last reward.
         """
         assert self.roster.terms.share is not None
-        step, totals, records = self.roster.terms.share.step, dict[int, Release](), 0
-        with ExitStack() as stack:
-            opened = {name: Agent.open(self.base / name / "data" / "agent.sqlite") for name in self.names}
-            agents = {name: stack.enter_context(agent) for name, agent in opened.items()}
-            for name, agent in agents.items():
-                agent.verify()
-                kept = {row.id: row.reward for row in agent.journal.decisions(status="rewarded")}
-                assert self.told[name].rewards.items() <= kept.items()
-                assert agent.past_release(last).count == agent.observed == len(kept)
-                records += len(kept)
-                for total in totals_of(agent):
-                    assert totals.setdefault(total.number, total) == total, name
-            for number, total in totals.items():
-                assert total == total_of([agent.past_release(number) for agent in agents.values()])
-                assert np.array_equal(np.rint(total.packed / step) * step, total.packed)
-        assert totals[last].count == records
-        return len(totals)
+        step = self.roster.terms.share.step
+        books = [Book(self.base / name, self.told[name]) for name in self.services]
+        epochs = {digest for book in books for digest in book.runs}
+        rows = {each: [book.rows(each) for book in books if each in book.runs] for each in epochs}
+        totals: dict[tuple[bytes, int], Release] = {}
+        for total, digest in (one for book in books for one in book.totals):
+            assert totals.setdefault((digest, total.number), total) == total
+        for (digest, number), total in totals.items():
+            assert total == total_of([each[number] for each in rows[digest]])
+            assert np.array_equal(np.rint(total.packed / step) * step, total.packed)
+        for book in books:
+            for past in book.past:  # that it has learnt from, also of epochs that it was not in
+                total = totals[past.epoch, past.round]
+                assert past.members == len(rows[past.epoch])
+                values = [*np.rint(total.packed / step).astype(np.int64), total.count]
+                assert values == as_integers(from_bytes(past.values)).tolist()
+        ends = {digest: max(number for each, number in totals if each == digest) for digest, _ in totals}
+        now = next(book.record.part for book in books if book.folder.name == self.names[0])
+        assert now is not None
+        assert now.epoch.number == self.roster.version
+        assert [*now.epoch.members] == self.names
+        assert ends[now.epoch.digest] >= last
+        for book in books:
+            if book.folder.name in self.names:
+                assert book.record.begun[-1] == now.epoch.digest
+                assert book.rows(now.epoch.digest)[last].count == book.counts(now.epoch.digest)
+        kept = sum(len(book.rewarded) for book in books)
+        return Checked(len(totals), len(ends), kept, sum(totals[each].count for each in ends.items()))
 
 
-def totals_of(agent: Agent) -> list[Release]:
-    """The totals that an agent has learnt from, from its log."""
-    events = [step for step in agent.journal.steps() if isinstance(step, Event) and step.kind == "absorb"]
-    return [Release.from_bytes(bytes.fromhex(json.loads(event.body)[TOTAL])) for event in events]
+class Checked(NamedTuple):
+    """totals, epochs: the number of totals, and of epochs with one.
+
+    records, known: the number of rewards of all members, and of those in the last total of an epoch.
+    """
+
+    totals: int
+    epochs: int
+    records: int
+    known: int
+
+
+class Book:
+    """What a member's database holds, after its service has ended."""
+
+    def __init__(self, folder: Path, told: Told) -> None:
+        self.folder = folder
+        with Agent.open(folder / "data" / "agent.sqlite") as agent:
+            agent.verify()
+            decisions = {row.id: row for row in agent.journal.decisions(status="rewarded")}
+            steps = [step for step in agent.journal.steps() if isinstance(step, Event)]
+            log = agent.journal.log
+            federation = MemberFolder.read(folder).roster.federation
+            self.record: Record = record_in(record_store(log, agent.name, federation))
+            read = log.database.read
+            self._leaves = read("SELECT record, run, leaf FROM ledger_records")
+            self._releases = read("SELECT run, number, message FROM ledger_releases")
+            positions = read("SELECT run, frozen, total FROM ledger_positions")
+        assert self.record.halted == ""
+        self.rewarded = {record: row.reward for record, row in decisions.items()}
+        assert told.rewards.items() <= self.rewarded.items()
+        records = [record for record, _, _ in self._leaves]
+        assert sorted(records) == sorted(self.rewarded)  # each in one leaf of one epoch
+        for run, frozen, total in positions:  # the last row of each epoch, without its noise
+            within = [
+                decisions[record] for record, each, leaf in self._leaves if each == run and leaf <= frozen
+            ]
+            exact = np.zeros(packed_size(3))
+            for row in within:
+                context = np.asarray(row.contexts[row.action])
+                exact += pack(np.outer(context, context), row.reward * context)
+            assert np.frombuffer(total, "<f8") == pytest.approx(exact, rel=0, abs=1e-9)
+        runs = [1, *(int(step.body) for step in steps if step.kind == "epoch")]
+        runs = runs[len(runs) - len(self.record.begun) :]  # the first may have served for nothing
+        assert {run for run, _, _ in self._releases} <= {*runs}
+        self.runs = dict(zip(self.record.begun, runs, strict=True))
+        digests, run = {run: digest for digest, run in self.runs.items()}, 1
+        self.totals: list[tuple[Release, bytes]] = []  # that it has learnt from, with their epochs
+        for step in steps:
+            if step.kind == "epoch":
+                run = int(step.body)
+            elif step.kind == "absorb":
+                total = Release.from_bytes(bytes.fromhex(json.loads(step.body)[TOTAL]))
+                self.totals.append((total, digests[run]))
+        part = self.record.part
+        assert part is not None
+        self.past = [*self.record.past, *([] if part.total is None else [part.total])]
+
+    def rows(self, epoch: bytes) -> dict[int, Release]:
+        """Its rows of an epoch, by round; each counts the records that the ledger has in its leaves."""
+        held = [(number, message) for run, number, message in self._releases if run == self.runs[epoch]]
+        rows = {number: Release.from_bytes(bytes(message)) for number, message in held if message is not None}
+        for number, row in rows.items():
+            assert row.count == self.counts(epoch, number)
+        return rows
+
+    def counts(self, epoch: bytes, number: int | None = None) -> int:
+        """How many of its records are in an epoch, by default also in the open leaf."""
+        leaves = [leaf for _, run, leaf in self._leaves if run == self.runs[epoch]]
+        return sum(number is None or leaf <= number for leaf in leaves)
 
 
 def survive(base: Path, count: int, faults: list[str], *, seed: int, every: int, pause: float) -> str:
-    """Run services through these faults in a random order; return what happened, in a table."""
+    """Run services through these faults, in this order; return what happened, in a table."""
     here, began = World(base, count, seed=seed, every=every, pause=pause), time.monotonic()
-    waits: list[float] = []
+    waits: list[tuple[float, str]] = []
     with ExitStack() as stack:
         stack.callback(here.close)
         here.start_hub()
         for name in here.names:
             here.start(name)
         here.await_total(0)
-        for kind in here.random.sample(faults, len(faults)):
+        for kind in faults:
             here.fault(kind)
             back = time.monotonic()
             here.await_total(here.due - 1)
-            waits.append(time.monotonic() - back)
+            waits.append((time.monotonic() - back, kind))
         for thread, stop in here.loads.values():
             stop.set()
             thread.join()
@@ -278,38 +445,49 @@ def survive(base: Path, count: int, faults: list[str], *, seed: int, every: int,
             assert here.sync(name)["refusals"] == {}, name
     checked = here.check(last)
     assert not [text for one in here.told.values() for text in one.wrong]
+    for name, service in here.services.items():
+        assert "Traceback" not in service.said, (name, service.said)
     rows = [
         ("services, of which openers", f"{count}, {len(here.roster.openers)}"),
         ("seconds, rounds", f"{time.monotonic() - began:.0f}, {last}"),
-        *((f"killed: {kind}", times) for kind, times in sorted(here.counts.items())),
+        *((f"fault: {kind}", times) for kind, times in sorted(here.counts.items())),
         ("decisions acknowledged", sum(len(one.decisions) for one in here.told.values())),
-        ("rewards acknowledged, all in the last total", sum(len(one.rewards) for one in here.told.values())),
-        ("totals, each the sum of all rows", checked),
-        ("longest wait for a total after a return, s", f"{max(waits):.1f}"),
+        ("rewards acknowledged", sum(len(one.rewards) for one in here.told.values())),
+        ("rewards kept, of which in totals", f"{checked.records}, {checked.known}"),
+        ("totals, each the sum of all rows; of epochs", f"{checked.totals}, {checked.epochs}"),
+        ("longest wait for a total after a fault, s", "{:.1f} ({})".format(*max(waits))),
     ]
     return text_table((f"seed {seed}", ""), rows)
 
 
-def test_killed_services_and_hub_lose_nothing(tmp_path: Path) -> None:
-    faults = ["member", "opener back at once", "opener at a step", "hub emptied"]
+def test_services_and_hub_lose_nothing_by_faults(tmp_path: Path) -> None:
+    faults = ["opener at a step", "member", "leaves", "cut off", "hub emptied"]
     print(survive(tmp_path / "federation", 3, faults, seed=1, every=1, pause=0.05))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
-def test_ten_services_and_their_hub_are_killed_thirty_times(tmp_path: Path, seed: int) -> None:
+def test_ten_services_and_their_hub_have_thirty_faults(tmp_path: Path, seed: int) -> None:
     """`pytest -s -m slow` of this file shows the table."""
     kinds = {
-        "member": 4,
-        "opener": 4,
+        "member": 2,
+        "opener": 2,
         "several": 2,
-        "member back at once": 5,
-        "opener back at once": 5,
+        "member back at once": 3,
+        "opener back at once": 3,
         "opener at a step": 4,
-        "hub": 2,
+        "stopped": 2,
+        "cut off": 2,
+        "joins": 1,
+        "leaves": 2,
+        "other openers": 1,
+        "hub": 1,
+        "hub stopped": 1,
         "hub emptied": 1,
         "hub restored": 1,
         "hub and opener": 2,
     }
     faults = [*Counter(kinds).elements()]
+    random.Random(seed).shuffle(faults)
+    assert len(faults) == 30
     print(survive(tmp_path / "federation", 10, faults, seed=seed, every=3, pause=0.1))

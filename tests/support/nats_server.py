@@ -7,9 +7,10 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,81 @@ class NatsServer:
             self.process.wait()
             self.process = None
             self.log.close()
+
+    def pause(self) -> None:
+        """As a machine that stands still would; `resume` ends it."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        if self.process is not None:
+            self.process.send_signal(signal.SIGCONT)
+
+    def reload(self) -> None:
+        """Read the configuration again, as `nats-server --signal reload` has it."""
+        assert self.process is not None
+        text, log = "Reloaded server configuration", self.folder / "log"
+        before = log.read_text().count(text)
+        self.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: log.read_text().count(text) > before, what="reload")
+
+
+class Relay:
+    """A port of its own that leads to a server's, and that can be cut."""
+
+    def __init__(self, target: int) -> None:
+        self._target, self._whole, self._open = target, True, set[socket.socket]()
+        self._lock = threading.Lock()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """Close all connections, and each new one until `restore`."""
+        with self._lock:
+            self._whole = False
+            for each in self._open:
+                with suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+
+    def restore(self) -> None:
+        with self._lock:
+            self._whole = True
+
+    def close(self) -> None:
+        """End it for good."""
+        self.cut()
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # it is closed
+            while True:
+                near, _ = self._listener.accept()
+                threading.Thread(target=self._connect, args=(near,), daemon=True).start()
+
+    def _connect(self, near: socket.socket) -> None:
+        """Pass on what comes from either side, until one of them ends."""
+        with near, suppress(OSError), socket.create_connection(("127.0.0.1", self._target)) as far:
+            with self._lock:
+                if not self._whole:
+                    return
+                self._open |= {near, far}
+            back = threading.Thread(target=self._pass_on, args=(far, near), daemon=True)
+            back.start()
+            self._pass_on(near, far)
+            back.join()
+            with self._lock:
+                self._open -= {near, far}
+
+    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(2**16):
+                target.sendall(data)
+        for each in (source, target):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager

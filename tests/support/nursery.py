@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfairx.cli.main import main, parser
+from fedfairx.federation.aggregation import machine
 from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.service import federation
 from fedfairx.service.app import make_app
@@ -31,6 +32,7 @@ from service_helpers import asking, decide, settings_for
 
 LONGEST = 2**17  # bytes of a message
 EVERY = 0.1  # seconds between two exchanges of a member: tests wait for them
+PATIENCE = 5.0  # seconds that a member waits for the last total of its epoch, for the same reason
 
 
 def prepare() -> None:
@@ -87,7 +89,7 @@ def serve(arguments: list[str], environment: dict[str, str], folder: str, said: 
 
 if __name__ == "__main__":
     prepare()
-    federation.EVERY = EVERY
+    federation.EVERY, machine.PATIENCE = EVERY, PATIENCE
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # processes that end need no wait()
     asked = socket.socket(fileno=0)
     while True:
