@@ -309,6 +309,23 @@ def test_too_few_confirmed_members_are_refused() -> None:
     assert "must be at least 4" in here.members["org1"].progress.unconfirmed
 
 
+def test_while_confirmations_can_not_be_read_nothing_is_sent() -> None:
+    here = secure_world().start_all()
+    here.turn()
+
+    def missing() -> dict[str, str]:
+        raise FileNotFoundError("no key here")
+
+    member = here.members["org4"]
+    member._confirmed = missing
+    here.round(1)
+    assert "no key here" in member.progress.unconfirmed
+    assert {each.progress.opened for each in here.members.values()} == {0}
+    member._confirmed = here.confirmed_keys
+    here.turn()
+    assert {each.progress.opened for each in here.members.values()} == {1}
+
+
 def test_before_the_first_openers_key_it_says_whose_is_missing() -> None:
     here = secure_world().start_all(["org4"])
     here.turn()

@@ -322,7 +322,7 @@ class SecureMember(Connection):
     def _confirmed_keys(self) -> Mapping[str, str]:
         try:
             confirmed, self._unreadable = self._confirmed(), ""
-        except StateError as error:
+        except (StateError, OSError) as error:
             confirmed, self._unreadable = {}, str(error)
         return confirmed
 
