@@ -40,8 +40,8 @@ EPOCH, NAMES = HERE.epoch, [*HERE.epoch.members]
 
 
 def row(epoch: Epoch = EPOCH, name: str = "org00", number: int = 3, **changes: Any) -> Row:
-    fields = {"earlier": (None, bytes(32)), "shares": (bytes(32), b"1" * 32)} | changes
-    return Row(epoch.digest, name, number, **{"federation": epoch.federation} | fields)
+    fields: dict[str, Any] = {"earlier": (None, bytes(32)), "shares": (bytes(32), b"1" * 32)}
+    return Row(epoch.digest, name, number, **fields | {"federation": epoch.federation} | changes)
 
 
 def partial(name: str = "org00", number: int = 3, **changes: Any) -> Partial:
