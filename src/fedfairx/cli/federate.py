@@ -354,8 +354,7 @@ def _next_epoch(before: Roster, remove: Sequence[str]) -> str:
         f"has its own noise: if all of them have totals, members hold √{epochs} = {epochs**0.5:.3g} times "
         "the noise of one. A record is in one epoch, so μ for a record stays as it is. "
         f"Epoch {epochs} begins when all members have taken the roster and accepted it; until then totals of "
-        f"epoch {before.version} go on, if all of its members are there. Amend only once all members are in "
-        f"epoch {before.version}: if some were not, no totals come before all are in epoch {epochs}."
+        f"epoch {before.version} go on, if all of its members are there."
     )
     if remove:
         text += (

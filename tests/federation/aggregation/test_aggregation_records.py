@@ -109,7 +109,8 @@ def test_records_and_vaults_come_back_as_they_were() -> None:
     epoch = group().epoch
     opened = Opened(epoch.digest, 3, {"org00": bytes(32)}, b"partial")
     part = Part(epoch, Rounds(begin=5), 2, (None, bytes(32)), b"row", {"org00": b"share"}, opened)
-    record = Record(b"id", b"last", b"before", part, (epoch.digest,), (), "why")
+    accepted = (Part(epoch, Rounds(begin=9)),)
+    record = Record(b"id", b"last", b"before", part, accepted, (epoch.digest,), (), "why")
     store = MemoryStore(msgspec.msgpack.encode(record))
     again = record_in(store)
     assert again == record

@@ -453,6 +453,32 @@ def test_a_newcomer_that_never_starts_stops_no_totals(opener: bool) -> None:
     assert {actor.epoch for actor in world.actors.values()} == {3}
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_roster_that_comes_before_all_have_begun_the_last_one_stops_no_totals(restarts: bool) -> None:
+    """Three of four have begun epoch 2 when a third roster comes, whose newcomer never starts."""
+    world = World((*NAMES, "e")).start(*NAMES)
+    world.give(world.draft(members=NAMES))
+    world.turn()
+    world.round()
+    world.give(world.draft(2, members=NAMES), *NAMES)
+    world.turn("b", times=1)  # it accepts, and hears no acceptance yet
+    world.turn("a", "c", "d")
+    assert {name: world.actors[name].epoch for name in NAMES} == {"a": 2, "b": 1, "c": 2, "d": 2}
+    if restarts:
+        world.actors["b"].boot()
+    world.give(world.draft(3), *NAMES)
+    for number in (1, 2, 3):
+        world.round()
+        assert {world.actors[name].epoch for name in NAMES} == {2}
+        assert known(world) == {number}
+    assert phases(world) == {Phase.CHANGING}
+    world.start("e")
+    world.give(world.draft(4))
+    world.turn()
+    assert {actor.epoch for actor in world.actors.values()} == {4}
+    assert all(actor.state.record.accepted == () for actor in world.actors.values())
+
+
 @pytest.mark.parametrize("when", ["before", "at", "after"])
 def test_a_dead_member_costs_each_of_the_others_at_most_one_leaf(when: str) -> None:
     """It is removed after a week."""

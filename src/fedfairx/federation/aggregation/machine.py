@@ -61,6 +61,7 @@ from fedfairx.federation.transport.protocol import (
 
 PATIENCE = 600.0  # seconds that a member waits for the total of its last row before it begins the next epoch
 CLOCKS = 300.0  # seconds by which members' clocks may differ
+EARLIER = 3  # epochs of earlier rosters that a member has accepted and may still begin
 KEPT = 4, 64  # the least and most of each member's latest rows or partials that are kept for those to come
 _ByRound = Mapping[int, Mapping[str, bytes]]  # messages by round and sender
 
@@ -657,10 +658,9 @@ class _Turn:
         epoch = None if lacking else self.confirmed_epoch(draft, keys)
         if epoch != self.state.next:
             self.change(next=epoch)
-            self.publish_acceptances()
-        accepted = frozenset[str]() if epoch is None else frozenset(self.accepting(epoch))
-        self.change(accepted=accepted)
-        everybody = epoch is not None and accepted == epoch.members.keys()
+            self.accept(draft, epoch)
+        self.change(accepted=frozenset[str]() if epoch is None else frozenset(self.accepting(epoch)))
+        everybody = self.accepted_by_all() is not None
         if everybody and self.state.phase is Phase.CHANGING:
             self.change(since=self.now)
             self.go(Phase.ENDING)
@@ -668,6 +668,25 @@ class _Turn:
             self.go(Phase.CHANGING)
         elif everybody and self.state.phase is Phase.JOINING:
             self.begin_epoch()
+
+    def accept(self, draft: Draft, epoch: Epoch | None) -> None:
+        """Accept the roster's epoch, durably, or none of its number.
+
+        What was accepted before stays: others may have begun it by our acceptance, and wait for us there.
+        """
+        before = [each for each in self.state.record.accepted if each.epoch.number < draft.number]
+        parts = (*before[-EARLIER:], *([] if epoch is None else [Part(epoch, draft.rounds)]))
+        if parts != self.state.record.accepted:
+            self.store(accepted=parts)
+        self.publish_acceptances()
+
+    def accepted_by_all(self) -> Part | None:
+        """The latest epoch after ours that all of its members have accepted, and that is confirmed."""
+        for part in reversed(self.state.record.accepted):
+            confirmed = not part.epoch.unconfirmed(self.state.confirmed)
+            if confirmed and {*self.accepting(part.epoch)} == part.epoch.members.keys():
+                return part
+        return None
 
     def opener_keys(self, draft: Draft) -> tuple[dict[str, bytes], tuple[str, ...]]:
         """The X25519 keys of the draft's openers as the transport has them, and who has none."""
@@ -720,10 +739,10 @@ class _Turn:
                 self.refuse_once(place, error)
 
     def publish_acceptances(self) -> None:
-        """Publish that we have accepted the next epoch, and our own, which others may not have begun."""
+        """Publish which epochs we have accepted, our own too, which others may not have begun."""
         part = self.part
         epochs = [] if part is None else [part.epoch]
-        epochs += [] if self.state.next is None else [self.state.next]
+        epochs += [each.epoch for each in self.state.record.accepted]
         signed = [sign(Acceptance(each.digest, self.name), self.key) for each in epochs]
         if signed:
             self.publish(ACCEPTED, msgspec.msgpack.encode(signed))
@@ -740,21 +759,26 @@ class _Turn:
 
     def begin_epoch(self) -> None:
         """Begin the epoch that all have accepted: in one transaction with the ledger's new run."""
-        epoch, draft, record = self.state.next, self.state.draft, self.state.record
-        assert epoch is not None
-        assert draft is not None
-        before = record.part
+        part, record = self.accepted_by_all(), self.state.record
+        assert part is not None
+        before, epoch = record.part, part.epoch
         assert before is None or epoch.number > before.epoch.number
         ended = () if before is None or before.total is None else (before.total,)
         self.store(
             BeginEpoch(len(epoch.members), first=before is None),
-            part=Part(epoch, draft.rounds),
+            part=part,
+            accepted=tuple(each for each in record.accepted if each.epoch.number > epoch.number),
             begun=(*record.begun, epoch.digest),
             past=(*ended, *record.past),
         )
         self.forget_secrets()
-        self.change(next=None, accepted=frozenset(), rows={}, partials={})
+        self.change(rows={}, partials={})
         self.go(Phase.RUNNING)
+        draft = self.state.draft
+        if draft is not None and draft.number > epoch.number:
+            self.go(Phase.CHANGING)
+        else:
+            self.change(next=None, accepted=frozenset())
         self.publish_acceptances()
         self.publish_past()
         self.read_messages(self.state.heard)  # that came before

@@ -74,6 +74,7 @@ class Record(msgspec.Struct, frozen=True):
     vault: the id of the vault that belongs to it.
     mark, mark_before: digests of the last two rows that were made, in any epoch; empty if there are none.
     part: its part in the epoch that it is in; None before its first.
+    accepted: epochs that it has accepted and not begun, by number: others may have begun each of them.
     begun: digests of all epochs that it has begun.
     past: the last totals of earlier epochs that its agent learns from, the latest epoch first.
     halted: why it makes no row and opens nothing any more; empty while it does.
@@ -83,6 +84,7 @@ class Record(msgspec.Struct, frozen=True):
     mark: bytes = b""
     mark_before: bytes = b""
     part: Part | None = None
+    accepted: tuple[Part, ...] = ()
     begun: tuple[bytes, ...] = ()
     past: tuple[PastTotal, ...] = ()
     halted: str = ""
