@@ -422,12 +422,14 @@ def test_another_run_has_begun(tmp_path: Path) -> None:
     with ffx.Agent.open(tmp_path / "agent.db", dimension=D, seed=0, name="a", budget=BUDGET) as agent:
         ids = live(agent, {}, rounds=9)
         agent.begin_run(BUDGET)
-        with pytest.raises(ReplacementRefused, match="under an earlier budget"):
-            agent.observe(ids[2], reward=RIGHT, replace=True)
+        agent.observe(ids[2], reward=RIGHT, replace=True)  # in no release: it went over to the new run
         later = live(agent, {}, rounds=9, seed=1)
         agent.observe(later[2], reward=RIGHT, replace=True)
         agent.release()
         agent.begin_run(BUDGET)
+        for each in (ids[2], later[2]):
+            with pytest.raises(ReplacementRefused, match="can't be replaced"):
+                agent.observe(each, reward=RIGHT / 2, replace=True)
         last = live(agent, {}, rounds=9, seed=2)  # after a run that has released
         total = leaf(agent).leaf.copy()
         x, old = agent.journal.decision(last[2]), agent.journal.decision(last[2]).reward
