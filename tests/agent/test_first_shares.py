@@ -158,6 +158,24 @@ def test_a_member_with_few_own_rewards_learns_the_mean_from_partners(own: int, p
     assert 0.125 <= np.mean(shares) <= 0.375
 
 
+@pytest.mark.parametrize("shift", [-70.0, 0.0, 3.0])
+def test_how_high_rewards_are_changes_no_share_where_there_is_an_intercept(shift: float) -> None:
+    """The first reward tells how high they are; the last few digits differ."""
+    schema = Schema({"price": (0, 10), "kind": ["a", "b"]})
+    rows = [{"price": price, "kind": kind} for price, kind in ((0, "a"), (10, "b"), (4, "a"))]
+    shares = {}
+    for added in (0.0, shift):
+        rng, agent = np.random.default_rng(0), ffx.Agent(schema=schema, seed=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ScaleWarning)
+            for _ in range(64):
+                row = int(rng.integers(3))
+                agent.learn([rows[row]], [added + 0.1 * row + 0.1 * rng.standard_normal()])
+        shares[added] = agent.policy(actions=rows)
+        assert all(type(mean) is float for mean in agent.prior.mean)
+    assert shares[shift] == pytest.approx(shares[0.0], abs=0.02)
+
+
 @given(seeds, st.integers(1, 5), st.floats(-30.0, 30.0))
 def test_names_learn_sizes_and_mean_as_the_oracle_does(seed: int, actions: int, around: float) -> None:
     """After 1, 2, 4, … rewards; the estimate is that of the prior that was learnt."""

@@ -328,7 +328,7 @@ class Agent:
             sd = math.sqrt(learner.noise_variance / learner.ridge)
             mean = assumed.mean
             if learner.learns_mean:  # of actions without features one for all, else that of the intercept
-                mean = learner.sizes.mean if self._model.actions is not None else tuple(learner.mean)
+                mean = learner.sizes.mean if self._model.actions is not None else tuple(learner.mean.tolist())
             return Prior(mean, sd, math.sqrt(learner.noise_variance), assumed.learn)
 
     @property
