@@ -36,7 +36,7 @@ from fedfairx.privacy import KeyedNoise, new_key
 from measure import Report, main
 
 KINDS = ("plain", "secure")
-SIZES = (5, 20, 50, 100)  # 200 members in one process lose their connections on a busy machine
+SIZES = (5, 20, 50, 100)  # with 200 members in one process it did not end in time on two busy cores
 ROUNDS = 3
 FITTED = 20  # members from which on exponents are fitted: below, constant parts prevail
 DIMENSION = 5
