@@ -28,11 +28,12 @@ import numpy as np
 
 import fedfairx as ffx
 from fedfairx.agent.exchange import TOTAL
+from fedfairx.decision import DecisionNote
 from fedfairx.features import Schema
 from fedfairx.federation.roster.rounds import Rounds
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.privacy import Budget, Release, SimulatedNoise
-from fedfairx.storage.records import DecisionNote, StoredDecision
+from fedfairx.storage.records import StoredDecision
 from fedfairx.storage.verification import check_logs, copy_database, open_for_reading
 from golden import machine
 

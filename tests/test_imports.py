@@ -17,8 +17,8 @@ import fedfairx
 PACKAGE = Path(fedfairx.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-#: What each room may import: lanes ← core ← privacy ← storage ← agent ← {federation, simulation} ← service.
-#: `errors` and `util` stand below all.
+#: What each room may import: lanes ← core ← privacy ← steps ← storage ← agent ← {federation, simulation} ←
+#: service. `errors` and `util` stand below all.
 BASE = {"errors", "util"}
 MAY_IMPORT = {
     "errors": set(),
@@ -27,17 +27,20 @@ MAY_IMPORT = {
     "core": BASE | {"lanes", "core"},
     "theory": BASE | {"core"},
     "features": BASE,
+    "decision": BASE | {"core"},
+    "steps": BASE | {"core", "decision", "features", "privacy"},
     "privacy": BASE | {"lanes", "core", "privacy"},
     "fairness": BASE | {"core", "fairness"},
-    "storage": BASE | {"core", "privacy", "storage"},
-    "agent": BASE | {"lanes", "core", "theory", "features", "privacy", "storage", "agent"},
+    "storage": BASE | {"core", "decision", "privacy", "steps", "storage"},
+    "agent": BASE
+    | {"lanes", "core", "theory", "decision", "features", "privacy", "steps", "storage", "agent"},
     "federation": BASE | {"core", "features", "privacy", "storage", "agent", "federation"},
     "simulation": BASE | {"lanes", "core", "privacy", "agent", "simulation"},
     "audit": BASE | {"core", "privacy", "storage", "agent", "federation", "audit"},
     "evaluation": BASE | {"core", "fairness", "storage", "agent", "evaluation"},
     "service": BASE
-    | {"core", "fairness", "theory", "features", "privacy", "storage", "agent", "federation", "evaluation"}
-    | {"service"},
+    | {"core", "decision", "fairness", "theory", "features", "privacy", "storage", "agent", "federation"}
+    | {"evaluation", "service"},
     "client": BASE,
     "experiments": BASE
     | {"lanes", "core", "theory", "features", "privacy", "agent", "federation", "simulation", "experiments"},
@@ -192,7 +195,6 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
         "dask",
         "distributed",
         "starlette",
-        "msgspec",
         "httpx",
         "pyarrow",
     )

@@ -13,8 +13,11 @@ from pathlib import Path
 import numpy as np
 
 import fedfairx as ffx
+from fedfairx import steps
+from fedfairx.agent.core import Core
 from fedfairx.federation.setup.joining_gain import EPSILONS, HORIZONS, MEMBERS, RATIOS
 from fedfairx.privacy import calibrate
+from fedfairx.storage import Journal, Log
 
 sys.path.insert(0, str(Path(__file__).parent))
 from svg import Axes, Drawing
@@ -28,7 +31,9 @@ PLACES = {
     "theory": (610, 345),
     "privacy": (280, 170),
     "storage": (390, 170),
-    "features": (390, 280),
+    "steps": (390, 280),
+    "decision": (280, 280),
+    "features": (280, 345),
     "agent": (500, 170),
     "fairness": (390, 60),
     "evaluation": (610, 60),
@@ -87,8 +92,42 @@ def rooms() -> Drawing:
     for room, (x, y) in PLACES.items():
         drawing.box(x, y, 90, 34, room)
     drawing.label(
-        280, 345, "cli and demo import all of these; all of these may import errors and util", kind="small"
+        250, 20, "cli and demo import all of these; all of these may import errors and util", kind="small"
     )
+    return drawing
+
+
+def durable() -> Drawing:
+    """How a call becomes durable, and how a log becomes an agent again; names are those of the source."""
+    drawing = Drawing(800, 320, "A call and an opening take the same steps through the core of an agent.")
+
+    def name(function: Callable[..., object]) -> str:
+        return function.__qualname__
+
+    boxes = {
+        "call": (90, 60, f"{name(ffx.Agent.decide)}\n{name(ffx.Agent.observe)}"),
+        "step": (290, 60, "a step\nof steps.py"),
+        "core": (490, 150, f"{name(Core.apply)}\nchanges the agent"),
+        "log": (490, 60, f"{name(Journal.append)}\nbuffers its rows"),
+        "disk": (700, 60, f"{name(Log.leave)}\ncommits them"),
+        "entries": (290, 240, f"{name(Journal.entries)}\nreads steps"),
+        "snapshot": (90, 240, f"{name(Core.restore)}\nfrom a snapshot"),
+    }
+    for x, y, text in boxes.values():
+        drawing.box(x, y, 150, 50, text)
+    for one, other in (("call", "step"), ("step", "log"), ("log", "disk"), ("snapshot", "entries")):
+        drawing.arrow((boxes[one][0] + 75, boxes[one][1]), (boxes[other][0] - 77, boxes[other][1]))
+    drawing.arrow((365, 75), (413, 140))
+    drawing.arrow((365, 225), (413, 162))
+    drawing.label(
+        15, 105, "now: checked, applied, appended,\nin one transaction", anchor="start", kind="small"
+    )
+    drawing.label(15, 195, "when it is opened, or a commit failed", anchor="start", kind="small")
+    drawing.label(700, 105, "only then is the call answered", kind="small")
+    events = sorted(event.__name__ for event in steps.Step.__args__)
+    drawing.label(600, 210, "steps", kind="bold")
+    lines = [", ".join(events[at : at + 4]) for at in range(0, len(events), 4)]
+    drawing.label(600, 265, "\n".join(lines), kind="small")
     return drawing
 
 
@@ -399,6 +438,7 @@ def evaluation() -> Drawing:
 
 DIAGRAMS: dict[str, Callable[[], Drawing]] = {
     "rooms": rooms,
+    "durable": durable,
     "merit-to-share": merit_to_share,
     "three-shares": three_shares,
     "decide-from": decide_from,

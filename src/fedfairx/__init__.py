@@ -3,12 +3,12 @@
 from fedfairx import features
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.algorithms import algorithms
-from fedfairx.agent.decision import Decision
 from fedfairx.agent.options import Options
 from fedfairx.client import AsyncClient, Client
 from fedfairx.core import merit
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.posterior import Prior
+from fedfairx.decision import Decision
 from fedfairx.evaluation import Evaluation, evaluate
 from fedfairx.fairness import Exposure, Logged, exposure
 from fedfairx.federation.in_process import Federation

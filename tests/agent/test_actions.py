@@ -15,12 +15,12 @@ from federation_helpers import bare
 from fedfairx.agent import persistence
 from fedfairx.agent import settings as files
 from fedfairx.agent.actions import Actions
+from fedfairx.decision import DecisionNote
 from fedfairx.errors import AlreadyObserved, InvalidInput, MessageRefused, StateError
 from fedfairx.federation.exchange.envelope import PlainCodec
 from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.transport import MemoryTransport
 from fedfairx.privacy import Bounds, KeyedNoise, SimulatedNoise, new_key, private
-from fedfairx.storage.records import DecisionNote
 
 NAMES = ("ann", "ben", "cid")
 RULES = ("expected-merit", "greedy", "thompson", "optimism")

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
-from fedfairx.agent.decision import Decision
+from fedfairx.decision import Decision
 
 
 def decision() -> Decision:
-    return Decision(7, 1, np.array([0.2, 0.5, 0.3, 1.0, 2.0, 0.25, 0.75]), 3, origin="abc")
+    return Decision(7, [1], np.array([0.2, 0.5, 0.3, 1.0, 2.0, 0.25, 0.75]), 3, origin="abc")
 
 
 def test_its_parts() -> None:
@@ -33,16 +33,16 @@ def test_equal_is_equal_to_the_bit() -> None:
     d = decision()
     assert d == decision()
     assert hash(d) == hash(decision())
-    assert d != Decision(8, 1, d._values, 3)
-    assert d != Decision(7, 2, d._values, 3)
-    assert d != Decision(7, 1, d._values + np.spacing(1.0), 3)
+    assert d != Decision(8, [1], d.values, 3)
+    assert d != Decision(7, [2], d.values, 3)
+    assert d != Decision(7, [1], d.values + np.spacing(1.0), 3)
     assert d != 7
 
 
 def test_its_repr_shows_no_context_and_no_theta() -> None:
     agent = ffx.Agent(2, seed=0)
     text = repr(agent.decide([[0.123456789, 0.25], [0.5, 0.5]]))
-    assert text.startswith(f"Decision(id='{agent._origin}-0', action=")
+    assert text.startswith(f"Decision(id='{agent._log.prefix}-0', action=")
     assert "0.1234" not in text
     assert "theta" not in text
 

@@ -166,7 +166,7 @@ def test_an_epoch_has_the_mechanism_of_the_one_before(tmp_path: Path) -> None:
     agent = terms.agent("org1", noise=SimulatedNoise(1))
     with pytest.raises(InvalidInput, match="must have the mechanism of the epoch before"):
         agent.begin_epoch(secure_terms(epsilon=1.0).privatizer(SimulatedNoise(2)))
-    with pytest.raises(InvalidInput, match="this agent lives in memory"):
+    with pytest.raises(InvalidInput, match="a Budget is for a durable agent"):
         agent.begin_epoch(terms.budget())
     with terms.open_agent("org1", tmp_path / "agent.db") as durable:
         with pytest.raises(InvalidInput, match="must be a Budget"):

@@ -90,7 +90,7 @@ def test_one_that_was_stopped_is_the_same_to_the_bit_as_one_that_never_was(
             live(never, 12, seed=life)
             x = contexts(np.random.default_rng(life))
             ours, theirs = agent.decide(x), never.decide(x)
-            assert (ours.action, ours._values.tobytes()) == (theirs.action, theirs._values.tobytes())
+            assert (ours.action, ours.values.tobytes()) == (theirs.action, theirs.values.tobytes())
             ours, theirs = told(agent), told(never)
             assert ours | {"pending": 0} == theirs | {"pending": 0}
             assert agent.privatizer.state() == never.privatizer.state()
@@ -294,7 +294,7 @@ def test_one_of_several_is_closed_and_opened_again(place: str, monkeypatch: pyte
         monkeypatch.setattr(persistence.AgentStore, "_replay", None)
         other.observe(other.decide(contexts(rng)), reward=0.5)
         again = ffx.Agent.open(place, name="b")
-        assert again._origin == first._origin
+        assert again._log.prefix == first._log.prefix
         assert again.pending == 1
         again.close()
         assert len(list(first.journal.snapshots())) == snapshots  # nothing was new
@@ -304,7 +304,7 @@ def test_one_of_several_is_closed_and_opened_again(place: str, monkeypatch: pyte
             assert other.pending == 0
     monkeypatch.undo()
     with ffx.Agent.open(place, name="b") as again:
-        assert again._origin != first._origin  # the database was closed meanwhile
+        assert again._log.prefix != first._log.prefix  # the database was closed meanwhile
         assert (again.observed, again.pending) == (1, 1)
         again.verify()
 

@@ -58,7 +58,7 @@ class Beside(RuleBasedStateMachine):
             for _ in range(count):
                 x = self.draws.random((arms, D)) / 2
                 ours, theirs = self.agent.decide(x), self.other.decide(x)
-                assert ours._values.tobytes() == theirs._values.tobytes()
+                assert ours.values.tobytes() == theirs.values.tobytes()
                 self.pairs.append((ours.id, theirs))
 
     @precondition(lambda self: self.pairs)

@@ -338,13 +338,13 @@ def test_a_baseline_of_slots_is_shown_and_learnt_from(features: bool, tmp_path: 
         note = DecisionNote(mode=mode, baseline=baseline)
         made, drawn = agent.decide(offered, slots=RANKED, note=note), twin.decide(offered, slots=RANKED)
         shown = drawn.actions if mode == "live" else list(baseline)
-        assert (made.actions, made.slate.drawn, made.drawn) == (shown, drawn.actions, drawn.actions[0])
+        assert (made.actions, made.drawn_actions, made.drawn) == (shown, drawn.actions, drawn.actions[0])
         assert made.exposure.tolist() == drawn.exposure.tolist()
         assert [made.chosen(slot).tolist() for slot in range(3)] == rows[shown].tolist()
         assert made.names == (None if features else [names[row] for row in shown])
         agent.save(tmp_path / "agent.json")
         again = ffx.Agent.load(tmp_path / "agent.json")
-        assert again._pending[made.number].slate.drawn == drawn.actions
+        assert again._pending[made.number].drawn_actions == drawn.actions
         for one in (agent, again):
             one.observe(made.id, rewards=[0.5, 1.0, 0.25])
         learner.learn(

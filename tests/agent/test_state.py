@@ -165,7 +165,7 @@ def test_decisions_that_wait_for_their_reward_still_wait(tmp_path: Path) -> None
     with pytest.raises(AlreadyObserved):
         again.observe(first, reward=0.5)
     with pytest.raises(UnknownDecision):
-        again.observe(f"{agent._origin}-3", reward=0.5)
+        again.observe(f"{agent._log.prefix}-3", reward=0.5)
     again.observe(third, reward=0.1)  # the object of before the save, or its id
     again.observe(second.id, reward=0.2)
     agent.observe(third, reward=0.1)
@@ -216,7 +216,7 @@ def test_the_file_is_json_with_a_schema_for_its_owner_alone(tmp_path: Path) -> N
     live(agent, 10, 0)
     path = saved(agent, tmp_path)
     document = json.loads(path.read_text())
-    assert (document["format"], document["schema"]) == ("fedfairx-agent", 7)
+    assert (document["format"], document["schema"]) == ("fedfairx-agent", 8)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [entry.name for entry in tmp_path.iterdir()] == ["agent.json"]
     assert KEY.hex() not in path.read_text()
@@ -282,7 +282,7 @@ def written(path: Path, body: Any, **envelope: Any) -> Path:
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()
     path.write_text(
-        json.dumps({"format": "fedfairx-agent", "schema": 7, "digest": digest, "agent": body} | envelope)
+        json.dumps({"format": "fedfairx-agent", "schema": 8, "digest": digest, "agent": body} | envelope)
     )
     return path
 
@@ -302,15 +302,15 @@ def test_the_helper_writes_what_can_be_read(tmp_path: Path) -> None:
         (b'{"format": "fedfairx-agent"}', "the file has no schema number"),
         (b'{"format": "fedfairx-agent", "schema": true}', "the file has no schema number"),
         (
-            b'{"format": "fedfairx-agent", "schema": 8}',
-            "the file has schema 8, and this fedfairx reads schema 7: update it",
+            b'{"format": "fedfairx-agent", "schema": 9}',
+            "the file has schema 9, and this fedfairx reads schema 8: update it",
         ),
         (
             b'{"format": "fedfairx-agent", "schema": 2}',
-            "the file has schema 2, and this fedfairx reads schema 7: an earlier version wrote the file",
+            "the file has schema 2, and this fedfairx reads schema 8: an earlier version wrote the file",
         ),
-        (b'{"format": "fedfairx-agent", "schema": 7}', "the file is damaged or was changed by hand"),
-        (b'{"format": "fedfairx-agent", "schema": 7, "agent": {"x": NaN}}', "the file is damaged"),
+        (b'{"format": "fedfairx-agent", "schema": 8}', "the file is damaged or was changed by hand"),
+        (b'{"format": "fedfairx-agent", "schema": 8, "agent": {"x": NaN}}', "the file is damaged"),
     ],
 )
 def test_foreign_files(tmp_path: Path, content: bytes, text: str) -> None:
@@ -391,8 +391,8 @@ def changed(*keys: Any, value: Any) -> Callable[[dict[str, Any]], None]:
         (("pending",), {}, "pending"),
         (("pending", 0), 3, "pending"),
         (("pending", 0, "number"), 10**6, "pending"),
-        (("pending", 0, "action"), 77, "pending"),
-        (("pending", 0, "values"), [], "pending.values"),
+        (("pending", 0, "shown"), [77], "pending"),
+        (("pending", 0, "values"), [], "pending"),
         (("latest", "agent"), "00ff", "latest"),
         (("latest", "agent"), "xy", "latest"),
         (("private",), 1, "private"),

@@ -102,5 +102,5 @@ def test_an_agent_saved_while_others_use_it_is_whole(tmp_path) -> None:
     in_threads(work)
     for path in tmp_path.iterdir():
         again = ffx.Agent.load(path)
-        assert again.unreleased + again.pending == again._numbers.next
+        assert again.unreleased + again.pending == again._log.numbers.next
         assert np.abs(again.gram @ again._model.learner.inverse - np.eye(D)).max() <= 1e-9

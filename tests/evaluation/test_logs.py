@@ -10,10 +10,10 @@ import pytest
 
 from fedfairx import Agent, evaluate
 from fedfairx.core.merit import Exponential
+from fedfairx.decision import DecisionNote
 from fedfairx.errors import InvalidInput, StateError
 from fedfairx.evaluation.logs import logged, read_log, taken_from
 from fedfairx.service.export import LINES, record, write_parquet
-from fedfairx.storage.records import DecisionNote
 
 KINDS = ("jsonl", "csv", "parquet")
 

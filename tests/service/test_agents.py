@@ -361,7 +361,7 @@ def test_everything_is_there_after_a_restart(place: str) -> None:
 def test_a_request_that_was_cut_off_is_finished_by_the_next(place: str) -> None:
     """The settings were stored, and the agent was not made yet."""
     log = open_log(place_of(load(where(place), environment={})))
-    with log.step():
+    with log.transaction:
         store_served(log, "shop", SHOP)
         store_served(log, "odd", {"dimension": 3, "half_life": "30d", "epsilon": 1.0})
     log.close()
@@ -403,7 +403,7 @@ def test_a_thousand_agents_are_opened_when_they_are_used(
     real = AgentStore._replay
     monkeypatch.setattr(AgentStore, "_replay", lambda self, step: replayed.append(1) or real(self, step))
     log = open_log(place_of(load(where(place), environment={})))
-    with log.step():
+    with log.transaction:
         for number in range(1_000):
             store_served(log, f"agent-{number}", {"dimension": 2})
     log.close()

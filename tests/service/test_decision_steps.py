@@ -60,7 +60,7 @@ OTHER = st.one_of(
 
 def agent() -> Agent:
     made = ffx.Agent(D, seed=0)
-    made._origin = "same"  # else the ids of two agents would differ
+    made._log.prefix = "same"  # else the ids of two agents would differ
     for reward in (0.1, 0.9, 0.4):
         made.observe(made.decide([[0.5, 0.1], [0.2, 0.6]]), reward=reward)
     return made

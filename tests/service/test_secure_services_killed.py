@@ -8,7 +8,6 @@ decisions, and the openers say who it is.
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import shutil
@@ -36,7 +35,7 @@ from fedfairx.federation.setup.create import amend_federation, create_federation
 from fedfairx.federation.setup.member_folder import SETTINGS, MemberFolder
 from fedfairx.privacy import Release
 from fedfairx.privacy.release import total_of
-from fedfairx.storage.journal import Event
+from fedfairx.steps import Absorbed, EpochBegun
 from fedfairx.util.formatting import text_table
 from member_service import sync
 from nats_server import NatsServer, Relay, free_port
@@ -368,7 +367,7 @@ class Book:
         with Agent.open(folder / "data" / "agent.sqlite") as agent:
             agent.verify()
             decisions = {row.id: row for row in agent.journal.decisions(status="rewarded")}
-            steps = [step for step in agent.journal.steps() if isinstance(step, Event)]
+            entries = list(agent.journal.entries())
             log = agent.journal.log
             federation = MemberFolder.read(folder).roster.federation
             self.record: Record = record_in(record_store(log, agent.name, federation))
@@ -390,18 +389,17 @@ class Book:
                 context = np.asarray(row.contexts[row.action])
                 exact += pack(np.outer(context, context), row.reward * context)
             assert np.frombuffer(total, "<f8") == pytest.approx(exact, rel=0, abs=1e-9)
-        runs = [1, *(int(step.body) for step in steps if step.kind == "epoch")]
+        runs = [1, *(each.step.run for each in entries if isinstance(each.step, EpochBegun))]
         runs = runs[len(runs) - len(self.record.begun) :]  # the first may have served for nothing
         assert {run for run, _, _ in self._releases} <= {*runs}
         self.runs = dict(zip(self.record.begun, runs, strict=True))
         digests, run = {run: digest for digest, run in self.runs.items()}, 1
         self.totals: list[tuple[Release, bytes]] = []  # that it has learnt from, with their epochs
-        for step in steps:
-            if step.kind == "epoch":
-                run = int(step.body)
-            elif step.kind == "absorb":
-                total = Release.from_bytes(bytes.fromhex(json.loads(step.body)[TOTAL]))
-                self.totals.append((total, digests[run]))
+        for step in (each.step for each in entries):
+            if isinstance(step, EpochBegun):
+                run = step.run
+            elif isinstance(step, Absorbed):
+                self.totals.append((step.releases[TOTAL], digests[run]))
         part = self.record.part
         assert part is not None
         self.past = [*self.record.past, *([] if part.total is None else [part.total])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,12 @@ class Watched:
         self.held = 0  # times that one has begun so, and was let go of
         self.threads: list[bool] = []  # whether a step ran in the event loop's thread
 
+    @property
+    def transaction(self) -> AbstractContextManager[None]:
+        return self._transact()
+
     @contextmanager
-    def step(self) -> Iterator[None]:
+    def _transact(self) -> Iterator[None]:
         self.groups.append(0)
         yield
         self.begun.set()

@@ -17,6 +17,7 @@ from fedfairx.agent import persistence
 from fedfairx.core.statistics import add_one, unpack
 from fedfairx.errors import AlreadyObserved, InvalidInput, OlderCopy, ReplacementRefused, StateError
 from fedfairx.privacy import Centring
+from fedfairx.steps import Dropped
 from fedfairx.storage import DecisionNote, Deletion
 from fedfairx.storage.amendments import Amendments
 from fedfairx.storage.queries import latest, learnt, records
@@ -194,10 +195,9 @@ def test_what_is_recent_can_still_be_changed(place: str, monkeypatch: pytest.Mon
 
 def test_old_snapshots_are_at_about_equal_distances(tmp_path: Path) -> None:
     with ffx.Agent.open(tmp_path / "agent.db", dimension=D, seed=0) as agent:
-        assert agent._store is not None
         for steps in range(1, 100):
             agent.decide(np.eye(D))
-            agent._store.take_snapshot()
+            agent._log.take_snapshot()
             numbers = agent.journal.snapshot_numbers()
             assert len(numbers) == min(steps + 1, 11)
             assert numbers[-2:] == [steps - 1, steps]
@@ -251,7 +251,7 @@ def test_content_that_was_removed_is_not_hidden_by_a_drop_of_others(tmp_path: Pa
 
 
 def test_what_was_dropped_is_told_of_times_before_it_alone() -> None:
-    said = Amendments(dropped=3, until=int(START * 1e6))
+    said = Amendments(Dropped(3, until=int(START * 1e6)))
     for since in (None, 0.0, START - 1):
         assert "3 rows from before 2096-10-02T07:06:40 UTC dropped" in (said.gone(since) or "")
     assert said.gone(START) is None

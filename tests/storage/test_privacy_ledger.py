@@ -86,7 +86,7 @@ def test_what_is_rolled_back_is_gone(log: Log) -> None:
     ledger.bind({"x": 1})
     ledger.add("r1", at(0, 1))
     assert persons.count("Ada", 1) == 1
-    with pytest.raises(KeyError), log.step():
+    with pytest.raises(KeyError), log.transaction:
         ledger.add("r2", at(0, 2))
         assert ledger.position().leaf_count == 2  # as this step sees it
         ledger.freeze(1, "d", at(1))

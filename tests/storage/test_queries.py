@@ -100,7 +100,7 @@ def test_a_decision_is_whole_and_its_repr_tells_no_data(agent: ffx.Agent) -> Non
     assert "contexts" not in repr(made)
     assert str(made.contexts[0, 0])[:6] not in repr(made)
     assert agent.journal.decision("nobody-0") is None
-    assert agent.journal.decision(f"{agent._origin}-1") is None  # a reward's number
+    assert agent.journal.decision(f"{agent._log.prefix}-1") is None  # a reward's number
 
 
 def test_keys_of_callers(agent: ffx.Agent) -> None:

@@ -19,6 +19,7 @@ from fedfairx.errors import (
     UnknownDecision,
 )
 from fedfairx.privacy import Bounds, Centring
+from fedfairx.steps import Ended
 from fedfairx.storage import DecisionNote
 from states import told
 
@@ -266,7 +267,7 @@ def test_one_that_waits_is_taken_and_the_same_again_changes_nothing(place: str) 
         for _ in range(2):
             agent.observe(ids[5], reward=0.5, replace=True)
         assert (told(agent), agent.journal.log.end) == (before, end)
-        assert [event.kind for event in agent.journal.steps() if hasattr(event, "kind")] == []
+        assert [each for each in agent.journal.entries() if hasattr(each.step, "kind")] == []
 
 
 def test_what_was_there_before_is_kept(place: str) -> None:
@@ -283,7 +284,9 @@ def test_what_was_there_before_is_kept(place: str) -> None:
         assert 0 < rows[0][3] <= rows[1][3] <= rows[2][3]
         kept = agent.journal.decision(made.id)
         assert (kept.reward, kept.reward_time) == (0.125, rows[0][3] / 1e6)
-        assert [step.reward for step in agent.journal.steps() if hasattr(step, "status")] == [0.125]
+        assert [each.step.reward for each in agent.journal.entries() if isinstance(each.step, Ended)] == [
+            0.125
+        ]
         assert agent.journal.counts()["rewarded"] == 1
 
 
@@ -475,7 +478,7 @@ def test_a_private_one_takes_any_number_for_any_other(place: str) -> None:
         ids = live(agent, {2: float("nan"), 3: 1e300}, rounds=9)
         assert leaf(agent).clipped == 2
         agent.observe(ids[2], reward=float("nan"), replace=True)
-        assert [step for step in agent.journal.steps() if hasattr(step, "kind")] == []
+        assert [each for each in agent.journal.entries() if hasattr(each.step, "kind")] == []
         agent.observe(ids[2], reward=RIGHT, replace=True)
         agent.observe(ids[3], reward=-0.5, replace=True)
         assert leaf(agent).clipped == 0

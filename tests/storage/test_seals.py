@@ -116,7 +116,7 @@ READS: dict[str, tuple[str, Callable[[Agent], Any]]] = {
     "replacement": ("outcomes WHERE turn > 0", lambda agent: list(agent.journal.decisions())),
     "records": ("outcomes", lambda agent: list(records(agent.journal, D, first=0, end=99))),
     "learnt": ("events", lambda agent: list(learnt(agent.journal, first=0, end=99))),
-    "replay": ("outcomes", lambda agent: list(agent.journal.steps())),
+    "replay": ("outcomes", lambda agent: list(agent.journal.entries())),
     "verify": ("outcomes", lambda agent: agent.verify()),
     "replace": ("outcomes", lambda agent: agent.observe(agent.journal.id_of(1), reward=0.3, replace=True)),
 }

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
+from fedfairx.core.slates import ONE, Weights
+from fedfairx.decision import Decision
 from fedfairx.errors import KeyTaken, StateError
+from fedfairx.steps import Aged, Decided, Ended, Released, SlotsEnded
 from fedfairx.storage import DecisionNote, Journal, Log, open_database
 from fedfairx.storage.agents import (
     add_agent,
@@ -19,7 +21,7 @@ from fedfairx.storage.agents import (
     update_settings,
 )
 from fedfairx.storage.queries import latest, number_at, records
-from fedfairx.storage.replacement import booked, replace, replaced_between
+from fedfairx.storage.replacement import replace, replaced_between, stored_reward
 from fedfairx.storage.schema import create_tables
 from fedfairx.storage.seen import SeenTables
 from fedfairx.storage.verification import check_logs, open_for_reading
@@ -39,7 +41,7 @@ def log(place: str) -> Iterator[Log]:
 
 @pytest.fixture
 def two(log: Log) -> list[Journal]:
-    with log.step():
+    with log.transaction:
         numbers = [add_agent(log, name, {"name": name}, None) for name in ("north", "south")]
     journals = [Journal(log, number) for number in numbers]
     for journal in journals:
@@ -55,40 +57,43 @@ def test_a_commit_concerns_the_agents_that_have_rows_in_it(log: Log, two: list[J
     north, south = two
     decide(north)
     assert after == [north.agent]
-    with log.step():
+    with log.transaction:
         decide(north)
         decide(south)
-        south.append_event("test")
+        south.append(Aged())
         assert after == [north.agent]
     assert sorted(after) == [north.agent, north.agent, south.agent]
-    with pytest.raises(ZeroDivisionError), log.step():
+    with pytest.raises(ZeroDivisionError), log.transaction:
         decide(south)
         raise ZeroDivisionError
-    with log.step():
+    with log.transaction:
         log.write("SELECT 1")
     assert len(after) == 3
 
 
-def decide(journal: Journal, note: DecisionNote | None = None, slots: str | None = None) -> int:
-    number = journal.log.numbers.next
-    with journal.log.step():
+def decide(journal: Journal, note: DecisionNote | None = None, weights: Weights = ONE) -> int:
+    number, shown = journal.log.numbers.next, [1, 0][: len(weights)]
+    with journal.log.transaction as log:
         if note is not None and note.key is not None:
             journal.require_new(note.key)
-        journal.append_decision(number, X, VALUES, 1, 1, 0.75, None, note, slots)
-        journal.log.numbers.next = number + 1
+        values = np.concatenate([VALUES, *[X[0]] * (len(weights) - 1)])
+        origin = journal.origins.of(number)
+        decision = Decision(number, shown, values, 2, weights, None, origin, log.time, 0.75)
+        journal.append(Decided(decision, X, None, note))
+        log.numbers.next = number + 1
     return number
 
 
 def test_steps_of_both_are_in_one_order_and_apart(two: list[Journal], log: Log, place: str) -> None:
-    with log.step():
+    with log.transaction:
         made = [[decide(journal) for journal in two] for _ in range(3)]
     numbers = [number for each in made for number in each]
     assert numbers == list(range(6))
     north, south = two
-    with log.step():
-        north.append_outcome(made[0][0], "rewarded", 0.5)
-        south.append_outcome(made[0][1], "rewarded", 0.25, "Ada")
-        south.append_event("release", b"1")
+    with log.transaction:
+        north.append(Ended(made[0][0], "rewarded", 0.5))
+        south.append(Ended(made[0][1], "rewarded", 0.25, "Ada"))
+        south.append(Released(1))
     assert len({journal.id_of(journal.agent) for journal in two}) == 2
     ids = {each.id for journal in two for each in journal.decisions()}
     assert len(ids) == 6
@@ -105,9 +110,9 @@ def test_steps_of_both_are_in_one_order_and_apart(two: list[Journal], log: Log, 
         other = two[1 - place_]
         assert other.decision(journal.id_of(mine[0])) is None
         assert other.status_of(mine[0]) is None
-        assert booked(other, *journal.made(mine[:1])) is None
+        assert stored_reward(other, *journal.decided(mine[:1]), 0) is None
         with pytest.raises(StateError, match="are missing"):
-            list(other.made(mine))
+            list(other.decided(mine))
     assert (north.end(), south.end()) == (7, 9)
     assert north.head() != south.head()
     with open_for_reading(place) as database:
@@ -124,7 +129,7 @@ def test_keys_are_each_ones_own(two: list[Journal]) -> None:
     first, second = decide(north, note), decide(south, note)
     with pytest.raises(KeyTaken):
         decide(north, note)
-    with pytest.raises(KeyTaken), north.log.step():
+    with pytest.raises(KeyTaken), north.log.transaction:
         decide(south, DecisionNote(key="order-2"))
         decide(south, DecisionNote(key="order-2"))
     assert (north.by_key("order-1").seq, south.by_key("order-1").seq) == (first, second)
@@ -139,12 +144,12 @@ def test_snapshots_settings_and_what_is_remembered_are_apart(
         north.write_snapshot({"agent": "north"})
     assert [seq for seq, _ in south.snapshots()] == [0]
     assert len(list(north.snapshots())) == 4
-    with log.step():
+    with log.transaction:
         update_settings(log, south.agent, {"name": "south", "more": 1})
     assert [row.settings.get("more") for row in read_agents(log)] == [None, 1]
     store_feature_schema(south, {"features": ["s"]})
     store_feature_schema(north, {"features": ["n"]})
-    with log.step():
+    with log.transaction:
         SeenTables(north, "f").keep_roster((1, "a"))
     assert SeenTables(south, "f").roster() is None
     log.close()
@@ -156,36 +161,36 @@ def test_snapshots_settings_and_what_is_remembered_are_apart(
 def test_replacing_for_one_leaves_the_other(two: list[Journal], log: Log) -> None:
     north, south = two
     made = [decide(north), decide(south)]
-    with log.step():
+    with log.transaction:
         for journal, number in zip(two, made, strict=True):
-            journal.append_outcome(number, "rewarded", 0.5)
+            journal.append(Ended(number, "rewarded", 0.5))
     for journal in two:
         journal.write_snapshot({})
-    with log.step():
-        replace(north, booked(north, *north.made(made[:1])), 0.75)
+    with log.transaction:
+        replace(north, stored_reward(north, *north.decided(made[:1]), 0), 0.75)
     assert (replaced_between(north, 0, 99), replaced_between(south, 0, 99)) == (True, False)
     assert [next(journal.decisions()).reward for journal in two] == [0.75, 0.5]
     assert [len(list(journal.snapshots())) for journal in two] == [1, 2]
     for journal in two:
-        assert list(journal.checked())
+        assert list(journal.entries())
 
 
 def test_each_slot_has_an_outcome_of_its_own(two: list[Journal], log: Log, place: str) -> None:
     """Tables and seals hold what ranked lists need: shown actions with weights, and a reward for each."""
     north, _ = two
-    number = decide(north, slots=json.dumps({"weights": [1.0, 0.63], "shown": [1, 0]}))
-    with log.step():
-        north.append_outcome(number, "rewarded", 0.5, slot=1)
-    with log.step():
-        north.append_outcome(number, "withdrawn", None)
+    number = decide(north, weights=(1.0, 0.63))
+    with log.transaction:
+        north.append(SlotsEnded(number, {0: 0.5}))
+    with log.transaction:
+        north.append(Ended(number, "withdrawn"))
     kept = next(north.decisions())
     assert (kept.status, kept.reward) == ("withdrawn", None)
     assert [(slot.action, slot.weight, slot.status, slot.reward) for slot in kept.slots] == [
         (1, 1.0, "rewarded", 0.5),
         (0, 0.63, "pending", None),
     ]
-    with pytest.raises(StateError), log.step():
-        north.append_outcome(number, "rewarded", 0.25, slot=1)
+    with pytest.raises(StateError), log.transaction:
+        north.append(SlotsEnded(number, {0: 0.25}))
     assert log.database.execute("SELECT slot, status, reward FROM outcomes ORDER BY slot") == [
         (0, "withdrawn", None),
         (1, "rewarded", 0.5),

@@ -290,7 +290,7 @@ def test_an_agent_of_another_schema_is_refused_as_it_is(place: str, number: int 
     with ffx.Agent.open(place, dimension=2) as agent:
         journal = agent.journal
         stored = read_agent(journal.log, journal.agent).settings
-        with journal.log.step() as log:
+        with journal.log.transaction as log:
             update_settings(log, journal.agent, stored | {"schema": number})
     before = content_of(place)
     said = f"holds an agent of schema {number}, and this fedfairx reads schema 7; open it with the version"

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 import fedfairx as ffx
+from fedfairx.decision import DecisionNote
 from fedfairx.service.app import make_app
 from fedfairx.service.factory import open_service
 from fedfairx.service.settings import load
-from fedfairx.storage.records import DecisionNote
 from in_process_client import InProcessClient
 
 NAMES = ("Ada Works", "Bo & Sons", "Cy Ltd", "Di Supplies", "<b>Eve</b>")

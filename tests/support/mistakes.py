@@ -262,9 +262,9 @@ def _mean_taken_off(right: Any) -> Any:
 
 
 def _entered_twice(right: Any) -> Any:
-    def enter(self: Any, made: Any, value: float, person: Any, slot: int = 0) -> None:
-        right(self, made, value, person, slot)
-        self.privatizer.add(made.chosen(slot), value)
+    def enter(self: Any, decision: Any, rewards: dict[int, float], person: Any) -> None:
+        right(self, decision, rewards, person)
+        self.privatizer.add(decision.chosen(), rewards[0])
 
     return enter
 

@@ -72,6 +72,17 @@ class Actions:
         self._retired |= given
         self._change()
 
+    def changed(self, how: str, names: Iterable[str]) -> Actions:
+        """These actions after some were added ("add") or retired ("retire")."""
+        actions = Actions()
+        actions._numbers, actions._retired = dict(self._numbers), set(self._retired)
+        actions._change()
+        if how == "add":
+            actions.add(names)
+        else:
+            actions.retire(names)
+        return actions
+
     def _change(self) -> None:
         self._offered = {name: at for name, at in self._numbers.items() if name not in self._retired}
         self._all = None

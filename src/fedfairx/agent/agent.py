@@ -1,18 +1,16 @@
 """The agent: it decides, observes, shares what it learns, and can be saved or stored in a database.
 
-`model` holds what it has learnt, `exchange` its releases and those of its peers, `persistence` its database.
+Every call turns its input into steps. A step is checked, applied to the core (`core`), which alone holds what
+changes, and appended to the log (`log`), all in one transaction. Warnings come last.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import secrets
-import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from contextlib import contextmanager
 from itertools import takewhile
 from os import PathLike
 from typing import Any, Self, Unpack, cast
@@ -20,21 +18,22 @@ from typing import Any, Self, Unpack, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedfairx import steps
 from fedfairx.agent import settings as files
 from fedfairx.agent.actions import as_arms, as_schema, context_of
-from fedfairx.agent.decision import Decision, known
+from fedfairx.agent.core import Core
 from fedfairx.agent.draws import Draws
 from fedfairx.agent.exchange import Exchange, privacy_in_short
 from fedfairx.agent.half_life import NOT_PRIVATE
 from fedfairx.agent.input_warnings import LOOKS, ScaleWatch
+from fedfairx.agent.log import ENDED, AgentLog, NullLog
 from fedfairx.agent.model import Model
 from fedfairx.agent.options import PLAIN, WHERE_SECURE, Keywords, Options
 from fedfairx.agent.partners import Partners
-from fedfairx.agent.persistence import AgentStore, find_store, make_store
+from fedfairx.agent.persistence import AgentStore, Asked, find_store, make_store
 from fedfairx.agent.reward_limits import check_weights
 from fedfairx.agent.settings import AgentSettings, plain_value, read_value
-from fedfairx.agent.slots import Rewards, Slate, are_several, as_row_weights
-from fedfairx.agent.state import MOST, AgentState, Parts, Waiting, waiting_decision
+from fedfairx.agent.state import MOST, AgentState, PendingDecision
 from fedfairx.agent.validation import (
     Check,
     Releases,
@@ -46,6 +45,7 @@ from fedfairx.agent.validation import (
     as_persons,
     as_reward,
     as_rewards,
+    as_row_weights,
     as_sound_contexts,
     check_privatizer,
     in_block,
@@ -56,6 +56,16 @@ from fedfairx.core.merit import Merit
 from fedfairx.core.posterior import LikelySizes, Posterior, Prior
 from fedfairx.core.slates import ONE, Slots, Weights, as_weights
 from fedfairx.core.statistics import packed_size, unpack
+from fedfairx.decision import (
+    EXPIRED,
+    REWARDED,
+    WITHDRAWN,
+    Decision,
+    DecisionNote,
+    Rewards,
+    are_several,
+    status_of,
+)
 from fedfairx.errors import (
     AlreadyObserved,
     FedFairXError,
@@ -66,22 +76,30 @@ from fedfairx.errors import (
     require,
 )
 from fedfairx.features import Encoded, Schema, are_described
-from fedfairx.privacy import Bounds, Budget, NonPrivateSums, Privatizer, Release, carry_over
+from fedfairx.privacy import Budget, NonPrivateSums, Privatizer, Release, carry_over
 from fedfairx.privacy.ledger.rollback import Confirm
 from fedfairx.privacy.privatizers.stream import refuse_person
 from fedfairx.storage import erasure, replacement
-from fedfairx.storage.decision_ids import IdPrefixes
 from fedfairx.storage.erasure import Deletion, Rollback
-from fedfairx.storage.journal import Journal, Made
+from fedfairx.storage.journal import Journal
 from fedfairx.storage.open_log import open_log
-from fedfairx.storage.records import DecisionNote, packed_log
-from fedfairx.storage.replacement import Booked
-from fedfairx.storage.transaction_log import Log, StepCounter
+from fedfairx.storage.replacement import StoredReward, record_of
+from fedfairx.storage.rows import OutcomeRow
+from fedfairx.storage.transaction_log import Log
 from fedfairx.util.arrays import Array, Coordinates
 from fedfairx.util.formatting import html_table
 
 #: Contexts (K, d), names of actions without features, or features by name, as `Schema.encode` takes them.
 Arms = ArrayLike | Sequence[Any] | Mapping[str, Any] | Any
+
+
+#: Why a decision does not wait, by its status.
+_REASONS = {
+    WITHDRAWN: "was forgotten",
+    EXPIRED: "has expired",
+    "deleted": "was deleted",
+    ENDED: "has its reward already (or was forgotten)",
+}
 
 
 class Agent:
@@ -170,15 +188,11 @@ class Agent:
         self.private = self._model.sums is None
         aged = self.options.half_life
         require(aged is None or not self.private, "half_life", NOT_PRIVATE, aged)
+        self._clips = self.private or (self._model.sums is not None and self._model.sums.bounds is not None)
         self._draws = Draws(seed, self._model.uniforms_each)
-        self._pending: dict[int, Decision] = {}  # by number, in order
-        self._parts = Parts(self._model, self._exchange, self._draws, self._pending)
-        self._store: AgentStore | None = None
-        self._journal: Journal | None = None  # the store's
-        self._lock = threading.RLock()
-        self._numbers = StepCounter()
-        self._origins = IdPrefixes()
-        self._origin = self._origins.begin(0)
+        self._core = Core(self._model, self._exchange, self._draws)
+        self._pending = self._core.pending
+        self._write_to(NullLog())
         self._slots = as_weights(self.options.slots)
         bounded = privatizer.guarantee.slots
         text = f"must be those of the privatizer's bounds, {bounded}"
@@ -187,6 +201,19 @@ class Agent:
         self.unknown_values: Counter[str] = Counter()  # of categories, by feature
         self._looks = LOOKS
         self._scale = ScaleWatch(self._expected_length())
+
+    def _write_to(self, log: AgentLog) -> None:
+        """Write steps to this log from now on."""
+        self._log, self._lock, self._transaction = log, log.lock, log.transaction
+        self._core.runs = log.run
+        if self._model.aging is not None:
+            self._model.aging.clock = log.clock
+
+    def _take(self, step: steps.Step) -> None:
+        """Inside a transaction: check a step, take it and write it."""
+        self._core.check(step)
+        self._core.apply(step)
+        self._log.append(step)
 
     def _expected_length(self) -> float:
         """The length of contexts that fits the prior or the confidence region."""
@@ -268,7 +295,7 @@ class Agent:
     def oldest_pending(self) -> float | None:
         """When the oldest of them was made, in seconds since 1970, by a durable agent; None if none waits."""
         with self._lock:
-            return next((made.time / 1e6 for made in self._pending.values()), None)
+            return next((each.time / 1e6 for each in self._pending.values()), None)
 
     @property
     def model_version(self) -> int:
@@ -396,10 +423,7 @@ class Agent:
         with self._lock:
             rows, _, _ = self._arms(contexts, None, actions, context)
             weights, memory = self._weights(slots), self._model.learner.memory.copy()
-            if weights is not ONE:
-                return self._draw_slate(rows, weights, memory)[1][: len(rows)]
-            values = np.empty(len(rows) + 2 * self.dimension)
-            self._model.draw(rows, values, self._draws, memory)
+            _, values = self._model.draw(rows, weights, self._draws, memory)
         return values[: len(rows)]
 
     # --- deciding ------------------------------------------------------------------------------------
@@ -428,34 +452,13 @@ class Agent:
         note: stored by a durable agent beside the decision. If it names the row of a baseline (a list of
             rows, where there are several slots), that is what is taken and learnt from.
         """
-        with self._lock:
+        with self._transaction:
             rows, called, encoded = self._arms(contexts, names, actions, context)
             weights = self._slots if slots is None else self._weights(slots)
-            if note is not None and note.baseline is not None:
-                note = note._replace(baseline=as_baseline(note.baseline, len(rows), weights))
-            if self._journal is None:
-                made = self._decide(rows, weights, called, note)
-            else:
-                with self._journal.log.step():
-                    if note is not None and note.key is not None:
-                        self._journal.require_new(note.key)
-                    made = self._decide(rows, weights, called, note)
-                    propensity = made._propensity
-                    made.time = self._journal.append_decision(
-                        made.number,
-                        rows,
-                        made._values,
-                        made._action,
-                        made.drawn,
-                        float(made._values[made._action]) if propensity is None else propensity,
-                        called,
-                        note,
-                        None if made.slate is None else made.slate.to_json(note),
-                        len(made.weights),
-                    )
+            decision = self._decide(rows, weights, called, note)
             if encoded is not None:
                 self.count_values(encoded)
-            return made
+            return decision
 
     def _weights(self, slots: Slots | None) -> Weights:
         """The weights of a decision's slots."""
@@ -494,7 +497,7 @@ class Agent:
             if names is None and isinstance(given, Mapping):
                 names = list(given)
             contexts = encoded.contexts
-        rows = as_contexts(cast("Any", contexts), model.dimension)
+        rows = as_contexts(contexts, model.dimension)  # type: ignore[arg-type]
         return rows, None if names is None else as_names(names, rows.shape[0]), encoded
 
     def _encode(self, actions: Any, context: Any = None) -> Encoded:
@@ -512,48 +515,37 @@ class Agent:
         self,
         rows: Array | Coordinates,
         weights: Weights,
-        called: list[str] | None,
+        names: list[str] | None,
         note: DecisionNote | None,
     ) -> Decision:
-        model = self._model
-        arms, dimension = len(rows), model.dimension
-        propensity = slate = None
-        taken = None if note is None or note.mode == "live" else note.baseline
-        number = self._numbers.next
-        if weights is ONE:
-            values = np.empty(arms + 2 * dimension)
-            drawn = [model.draw(rows, values, self._draws)]
-        else:
-            drawn, values = self._draw_slate(rows, weights)
-        shown = drawn if taken is None else [taken] if isinstance(taken, int) else list(taken)
-        if weights is not ONE:
-            names = None if called is None else [called[arm] for arm in shown]
-            slate = Slate(weights, shown, names, drawn=drawn)
+        """Inside a transaction: draw among checked arms, and write the decision."""
+        log, numbers = self._log, self._log.numbers
+        propensity = taken = None
+        if note is not None:
+            if note.baseline is not None:
+                note = note._replace(baseline=as_baseline(note.baseline, len(rows), weights))
+                taken = None if note.mode == "live" else list(note.wanted)
+            if note.key is not None:
+                log.require_new(note.key)
+        drawn, values = self._model.draw(rows, weights, self._draws)
         if self._looks:
             self._look(rows)  # before anything changes: the warning may be turned into an error
-        self._draws.advance()
-        action = shown[0]
-        name = None if called is None else called[action]
-        if note is not None:
-            propensity = note.propensity(action, float(values[action]), weights)
-        decision = Decision(number, action, values, arms, name, self._origin, 0, propensity, slate)
-        self._pending[number] = decision
+        shown = drawn
         if taken is not None:
-            decision.drawn = drawn[0]
-            values[arms + dimension :] = np.concatenate([context_of(rows, arm, dimension) for arm in shown])
-        self._numbers.next = number + 1
+            shown, size = taken, self._model.dimension
+            values[len(rows) + size :] = np.concatenate([context_of(rows, arm, size) for arm in shown])
+        if note is not None:
+            propensity = note.propensity(shown[0], float(values[shown[0]]), weights)
+        called = None if names is None else [names[arm] for arm in shown]
+        number = numbers.next
+        numbers.next = number + 1
+        instead = None if taken is None else drawn
+        decision = Decision(
+            number, shown, values, len(rows), weights, called, log.prefix, log.time, propensity, instead
+        )
+        self._core.decided(decision)
+        log.append_decisions((steps.Decided(decision, rows, names, note),))
         return decision
-
-    def _draw_slate(
-        self, rows: Array | Coordinates, weights: Weights, memory: Array | None = None
-    ) -> tuple[list[int], Array]:
-        """The arm in each slot for the next uniforms, which are not taken, and what a `Decision` holds."""
-        arms, slots, dimension = len(rows), len(weights), self._model.dimension
-        if slots > arms:
-            text = f"slots must be at most as many as the {arms} arms, got slots={slots}"
-            raise InvalidInput(f"{text}; where there are few arms, give decide(slots=…) fewer")
-        values = np.empty(arms + (1 + slots) * dimension)
-        return self._model.draw_slate(rows, weights, values, self._draws, memory), values
 
     def _look(self, rows: Any) -> None:
         if rows.ndim == 2:
@@ -577,7 +569,7 @@ class Agent:
         names: of the arms of each decision, or None where they have none.
         notes: stored by a durable agent beside each decision, or None where there is nothing to store.
         """
-        with self._lock:
+        with self._transaction:
             whole = is_whole(contexts, self.dimension)
             blocks: Any = contexts if whole else list(contexts)
             actions, weights = self._model.actions, self._weights(slots)
@@ -609,59 +601,44 @@ class Agent:
                 arms = len(block) if actions is None else len(actions.offered(block)[1])
                 text = f"must be at most as many as the {arms} arms of each decision"
                 require(most <= arms, "slots", text, most)
-            with self._step():
-                if weights is ONE and self._can_draw_together(blocks, noted):
-                    made = self._decide_together(blocks, called, noted)
-                else:
-                    made = [
-                        self.decide(block, slots=slots, names=each, note=note)
-                        for block, each, note in zip(blocks, called, noted, strict=True)
-                    ]
+            plain = all(note is None or note.baseline is None for note in noted)
+            if plain and self._model.can_draw_together(blocks, weights):
+                decisions = self._decide_together(blocks, called, noted)
+            else:
+                decisions = [
+                    self.decide(block, slots=slots, names=each, note=note)
+                    for block, each, note in zip(blocks, called, noted, strict=True)
+                ]
             for encoded in counted:
                 self.count_values(encoded)
-            return made
-
-    def _can_draw_together(self, blocks: object, notes: Sequence[DecisionNote | None]) -> bool:
-        """Whether one call can draw all: by a posterior, among as many arms with features, no baseline."""
-        model = self._model
-        return (
-            model.actions is None
-            and not model.optimism
-            and self._draws.each == 1
-            and isinstance(blocks, np.ndarray)
-            and all(note is None or note.baseline is None for note in notes)
-        )
+            return decisions
 
     def _decide_together(
         self,
         contexts: Array,
-        called: Sequence[Sequence[str] | None],
+        names: Sequence[Sequence[str] | None],
         notes: Sequence[DecisionNote | None],
     ) -> list[Decision]:
-        """`decide` for sound contexts (B, K, d), where `_can_draw_together`."""
-        count, arms, dimension = contexts.shape
-        journal, pending, origin = self._journal, self._pending, self._origin
+        """`_decide` for sound contexts (B, K, d) and no baselines, where the model can draw them together."""
+        log, core, (count, arms, _) = self._log, self._core, contexts.shape
         keys = [note.key for note in notes if note is not None and note.key is not None]
         require(len(set(keys)) == len(keys), "notes", "must have different keys", f"{len(keys)} keys")
-        if journal is not None:
-            for key in keys:
-                journal.require_new(key)
+        for key in keys:
+            log.require_new(key)
         self._looks = max(self._looks - count, 0)
-        values = np.empty((count, arms + 2 * dimension))
-        actions = self._model.draw_together(contexts, values, np.array(self._draws.take(count)))
-        first, decided = self._numbers.next, []
-        self._numbers.next = first + count
-        now = 0
-        if journal is not None:
-            now = journal.append_decisions(first, contexts, values, actions, called, notes)
-        for number, action, each, row in zip(
-            range(first, first + count), actions, called, values, strict=True
-        ):
-            name = None if each is None else each[action]
-            # A copy keeps the memory of no other decision.
-            made = pending[number] = Decision(number, action, row.copy(), arms, name, origin, now)
-            decided.append(made)
-        return decided
+        actions, values = self._model.draw_together(contexts, np.array(self._draws.peek(count)))
+        prefix, time, decided = log.prefix, log.time, []
+        first = log.numbers.next
+        log.numbers.next = first + count
+        for place, action in enumerate(actions):
+            called = names[place]
+            chosen = None if called is None else [called[action]]
+            row = values[place].copy()  # it keeps the memory of no other decision
+            decision = Decision(first + place, [action], row, arms, ONE, chosen, prefix, time)
+            core.decided(decision)
+            decided.append(steps.Decided(decision, contexts[place], called, notes[place]))
+        log.append_decisions(decided)
+        return [step.decision for step in decided]
 
     # --- actions without features --------------------------------------------------------------------
 
@@ -687,16 +664,17 @@ class Agent:
         self._change_actions("retire", names)
 
     def _change_actions(self, how: str, names: Sequence[str]) -> None:
-        actions = self._model.actions
-        if actions is None:
-            raise InvalidInput("actions must have been given when the agent was made: its arms have features")
-        with self._lock, self._step():
-            fixed = self.private or self.bound is not None or bool(self._exchange.latest)
-            new = [name for name in names if how == "add" and name not in actions]
+        with self._transaction:
+            actions = self._model.actions or ()
+            new = [name for name in names if how == "add" and actions and name not in actions]
             text = "must be ones that it has: this agent shares its statistics, whose size is fixed"
-            require(not (fixed and new), "actions", text, new[:1])
-            self._parts.change_actions(how, names)
-            self._append("actions", json.dumps({"how": how, "names": list(names)}))
+            require(not (self._shares and new), "actions", text, new[:1])
+            self._take(steps.ActionsChanged(how, list(names)))
+
+    @property
+    def _shares(self) -> bool:
+        """Whether others hold its statistics, or may: their size is fixed."""
+        return self.private or self.bound is not None or bool(self._exchange.latest)
 
     def extend_schema(self, schema: Schema) -> None:
         """Append to the schema: features, levels of categories, products. Anything else is refused.
@@ -704,26 +682,16 @@ class Agent:
         What is known stays, and new columns start at the prior. An agent that shares its statistics can't:
         their size is fixed, and a private one's records would get longer than its noise is for.
         """
-        with self._lock, self._step():
+        with self._transaction:
             model = self._model
-            if model.schema is None:
-                raise InvalidInput(
-                    "schema must have been given when the agent was made; create another agent"
-                )
-            later = model.schema.extend(schema)
+            later = schema if model.schema is None else model.schema.extend(schema)
             if later is model.schema:
                 return
             clips = model.sums is not None and model.sums.bounds is not None
-            fixed = self.private or self.bound is not None or clips or bool(self._exchange.latest)
             text = f"must be the one that it has, {model.schema}: this agent shares its statistics"
-            remedy = "create another agent"
-            require(not fixed, "schema", text, str(schema), remedy)
-            prior = self.options.prior
-            one = prior is None or not isinstance(prior.mean, tuple)
-            text = "must be the one that it has: its prior has a mean for each of its columns"
-            require(one, "schema", text, str(schema), remedy)
-            self._parts.extend_schema(later)
-            self._append("schema", json.dumps(later.to_dict()))
+            fixed = model.schema is not None and (clips or self._shares)
+            require(not fixed, "schema", text, str(schema), "create another agent")
+            self._take(steps.SchemaExtended(later))
 
     # --- observing -----------------------------------------------------------------------------------
 
@@ -750,137 +718,106 @@ class Agent:
         replace: replace earlier rewards that were wrong, as if they had never come. Only a durable agent can,
             and not once a reward is in a release (`ReplacementRefused`).
         """
-        with self._lock:
-            if rewards is not None:
-                if reward is not None:
-                    raise InvalidInput("reward must be left out where rewards are given, which are several")
-                if replace:
-                    self._replace_many([decision], [rewards], None if person is None else [person])
-                    return
-                if self._journal is None:
-                    count = self._take_rewards(decision, rewards, person)
-                else:
-                    with self._journal.log.step():
-                        count = self._take_rewards(decision, rewards, person)
-                self._warn(count)
-                return
-            if reward is None:
-                text = "reward must be a number, got reward of type NoneType"
-                raise InvalidInput(f"{text}; where there are several slots, give rewards")
-            if replace:
-                self._replace_many([decision], [reward], None if person is None else [person])
-                return
-            if self._journal is None:
-                self._take(decision, reward, person)
-            else:
-                with self._journal.log.step():
-                    self._take(decision, reward, person)
-            self._warn(1)
-
-    def _take(
-        self,
-        decision: Decision | str,
-        reward: float,
-        person: str | int | None = None,
-        status: str = "rewarded",
-    ) -> None:
-        pending, model = self._pending, self._model
-        number = known(decision, pending, self._gone)
-        limits = model.limits
-        fits = type(reward) is float and limits.low <= reward <= limits.high
-        value = reward if fits else self._reward(reward)
-        made = pending[number]
-        self._refuse_slots(made)
-        self._enter(made, value, person)
-        del pending[number]
-        if model.learn(made, value):
-            self._exchange.judge_again()
-        if self._journal is not None:
-            self._journal.append_outcome(number, status, value, person)
-
-    def _take_rewards(self, decision: Decision | str, rewards: Rewards, person: str | int | None) -> int:
-        """Take these rewards of a decision's slots, all or none; how many there were."""
-        made = self._pending[known(decision, self._pending, self._gone)]
-        slate = made.slate
-        plain = self._journal is None and not self.private and person is None
-        if plain and slate is not None and self._model.learn_slate(made, slate, rewards):
-            del self._pending[made.number]  # all at once, as most often
-            return len(slate.shown)
-        return self._take_outcomes(made, self._outcomes(made, rewards), person)
-
-    def _outcomes(self, made: Decision, rewards: Rewards) -> dict[int, float | None]:
-        """The outcomes of a decision's slots, checked; None withdraws a slot."""
-        slate = made.slate or Slate(ONE, made.actions, made.names)
-        values: dict[int, float | None] = {}
-        for slot, reward in slate.slots_of(rewards).items():
-            if slot not in slate.waiting:
-                action = slate.shown[slot]
-                raise AlreadyObserved(f"decision {made.id} has an outcome for action {action} already")
-            values[slot] = None if reward is None else self._reward(reward)
-        return values
-
-    def _refuse_slots(self, made: Decision) -> None:
-        """Refuse one reward for several slots."""
-        if made.slate is not None:
-            raise _of_one_slot(made.id, len(made.weights))
-
-    def _take_outcomes(
-        self, made: Decision, values: Mapping[int, float | None], person: str | int | None
-    ) -> int:
-        """Take checked outcomes of a decision's slots; how many rewards there were."""
-        if made.slate is not None:
-            self._end_slots(made, made.slate, values, person)
-        else:
-            for reward in values.values():
-                if reward is None:
-                    self._end(made.number, "withdrawn")
-                else:
-                    self._take(made, reward, person)
-        return sum([value is not None for value in values.values()])
-
-    def _end_slots(
-        self,
-        made: Decision,
-        slate: Slate,
-        values: Mapping[int, float | None],
-        person: str | int | None = None,
-        status: str | None = None,
-    ) -> None:
-        """Take the outcomes of some slots; that of the last slot ends the decision."""
-        rewards = {slot: reward for slot, reward in values.items() if reward is not None}
-        stream = self.privatizer.stream
-        for slot in rewards:
-            if stream is not None and stream.ledger.leaf_of(f"{made.id}/{slot}") is not None:
-                raise AlreadyObserved(f"decision {made.id} has the reward of slot {slot + 1} in its ledger")
-        for slot, value in rewards.items():  # a refusal comes with the first
-            self._enter(made, value, person, slot)
-        for slot, reward in values.items():
-            became = status or ("withdrawn" if reward is None else "rewarded")
+        value: Any = reward
+        if rewards is not None:
             if reward is not None:
-                self._parts.learn(made, reward, slot)
-            slate.end(slot, reward, became)
-            if self._journal is not None:
-                self._journal.append_outcome(made.number, became, reward, person, slot=slot + 1)
-        if not slate.waiting:
-            self._end(made.number, slate.status, slate.total)
+                raise InvalidInput("reward must be left out where rewards are given, which are several")
+            value = rewards
+        elif reward is None:
+            text = "reward must be a number, got reward of type NoneType"
+            raise InvalidInput(f"{text}; where there are several slots, give rewards")
+        if replace:
+            self._replace_many([decision], [value], None if person is None else [person])
+            return
+        limits = self._model.limits
+        with self._transaction:
+            waiting = self._waiting(decision)
+            plain = type(value) is float and waiting.weights is ONE and limits.low <= value <= limits.high
+            outcomes = {0: value} if plain else self._outcomes(waiting, value, several=rewards is not None)
+            self._end(waiting, outcomes, REWARDED, person)
+        if self._clips or limits.contradiction is not None:
+            self._warn(outcomes)
 
-    def _end(self, number: int, status: str, reward: float | None = None) -> None:
-        """A decision waits no longer; there is nothing more to learn from it."""
-        del self._pending[number]
-        if self._journal is not None:
-            self._journal.append_outcome(number, status, reward)
+    def _waiting(self, decision: Decision | str) -> Decision:
+        """The pending decision that is meant."""
+        if isinstance(decision, Decision) and self._pending.get(decision.number) is decision:
+            return decision
+        identity = decision.id if isinstance(decision, Decision) else decision
+        if not isinstance(identity, str):
+            raise UnknownDecision(
+                f"decision must be a Decision or its id, got decision of type {type(identity).__name__}"
+            )
+        number = self._log.prefixes.number_in(identity)
+        waiting = None if number is None else self._pending.get(number)
+        if waiting is None or waiting.id != identity:
+            raise self._gone(identity)
+        return waiting
 
-    def _enter(self, made: Decision, value: float, person: str | int | None, slot: int = 0) -> None:
-        """Give the record to the privatizer; to exact sums, learning adds it."""
-        if self._journal is not None and not self._counts_persons:
+    def _outcomes(self, decision: Decision, given: Any, *, several: bool) -> dict[int, float | None]:
+        """The rewards of a decision's slots, checked; None withdraws a slot."""
+        if not several and decision.weights is not ONE:
+            text = f"reward is of one slot, and decision {decision.id} has {len(decision.weights)}"
+            raise InvalidInput(f"{text}: use rewards")
+        by_slot: dict[int, Any] = decision.slots_of(given) if several else {0: given}
+        low, high = self._model.limits.low, self._model.limits.high
+        for slot, reward in by_slot.items():
+            fits = type(reward) is float and low <= reward <= high
+            if not fits and (reward is not None or not several):
+                by_slot[slot] = self._reward(reward)
+        return by_slot
+
+    def _end(
+        self,
+        decision: Decision,
+        rewards: Mapping[int, float | None],
+        status: str = REWARDED,
+        person: str | int | None = None,
+    ) -> None:
+        """Inside a transaction: take outcomes of a decision's slots; that of the last one ends it."""
+        core, log = self._core, self._log
+        if decision.weights is ONE:
+            if not rewards:
+                return
+            if self.private or person is not None:
+                self._enter(decision, rewards, person)
+            reward = rewards[0]
+            status = status if reward is not None else status_of(reward, status)
+            ended = steps.Ended(decision.number, status, reward, person)
+        else:
+            slots = steps.SlotsEnded(decision.number, rewards, status, person)
+            core.check(slots)
+            if self.private or person is not None:
+                self._enter(decision, rewards, person)
+            if len(decision.outcomes) + len(rewards) < len(decision.shown):
+                core.slots_ended(slots)
+                log.append(slots)
+                return
+            ended = steps.Ended(decision.number, *decision.sum(rewards, status), None, slots)
+        core.ended(ended)
+        log.append(ended)
+
+    def _enter(
+        self, decision: Decision, rewards: Mapping[int, float | None], person: str | int | None
+    ) -> None:
+        """Give records to the privatizer; to exact sums, learning adds them."""
+        if person is not None and self.durable and not self._counts_persons:
             person = None  # the log keeps it, so that the person's records can be deleted
         if not self.private and person is None:  # exact sums refuse a person
             return
-        if made.slate is None:
-            self._exchange.privatizer.add(made.chosen(), value, made.id, person)
-        else:
-            record, weight = f"{made.id}/{slot}", made.slate.weights[slot]
-            self._exchange.privatizer.add(made.chosen(slot), value, record, person, weight)
+        privatizer, stream = self._exchange.privatizer, self._exchange.privatizer.stream
+        for slot, reward in rewards.items():
+            several = reward is not None and decision.weights is not ONE
+            if (
+                several
+                and stream is not None
+                and stream.ledger.leaf_of(record_of(decision, slot)) is not None
+            ):
+                text = f"decision {decision.id} has the reward of slot {slot + 1} in its ledger"
+                raise AlreadyObserved(text)
+        for slot, reward in rewards.items():  # a refusal comes with the first
+            if reward is not None:
+                record, weight = record_of(decision, slot), decision.weights[slot]
+                privatizer.add(decision.chosen(slot), reward, record, person, weight)
 
     @property
     def _counts_persons(self) -> bool:
@@ -897,16 +834,13 @@ class Agent:
 
     def _gone(self, identity: str) -> FedFairXError:
         """The error that says why no decision of this id is pending."""
-        number, status = self._origins.number_in(identity), None
-        if number is not None and number < self._numbers.next:
-            if self._journal is None:
-                return AlreadyObserved(f"decision {identity} has its reward already (or was forgotten)")
-            status = self._journal.status_of(number)
+        log = self._log
+        number, status = log.prefixes.number_in(identity), None
+        if number is not None and number < log.numbers.next:
+            status = log.status_of(number)
         if status is None:
             return UnknownDecision(f"decision must be one that this agent made, got decision={identity!r}")
-        reasons = {"withdrawn": "was forgotten", "expired": "has expired", "deleted": "was deleted"}
-        why = reasons.get(status, "has its reward already")
-        return AlreadyObserved(f"decision {identity} {why}")
+        return AlreadyObserved(f"decision {identity} {_REASONS.get(status, 'has its reward already')}")
 
     def observe_many(
         self,
@@ -925,30 +859,27 @@ class Agent:
             if replace:
                 self._replace_many(list(decisions), given, persons)
                 return
-            made = [self._pending[number] for number in self._different(decisions)]
-            same = len(made) == len(given)
-            require(same, "rewards", f"must be as many as the {len(made)} decisions", len(given))
-            values = [self._outcomes_of(*each) for each in zip(made, given, strict=True)]
-            whose = as_persons(persons, len(made))
-            count = 0
-            with self._step():
-                for each in zip(made, values, whose, strict=True):
-                    count += self._take_outcomes(*each)
-            self._warn(count)
+            waiting = self._different(decisions)
+            same = len(waiting) == len(given)
+            require(same, "rewards", f"must be as many as the {len(waiting)} decisions", len(given))
+            outcomes = [
+                self._outcomes(decision, each, several=are_several(each))
+                for decision, each in zip(waiting, given, strict=True)
+            ]
+            for decision, each in zip(waiting, outcomes, strict=True):
+                self._core.check(steps.SlotsEnded(decision.number, each))
+            whose = as_persons(persons, len(waiting))
+            with self._transaction:
+                for decision, each, person in zip(waiting, outcomes, whose, strict=True):
+                    self._end(decision, each, person=person)
+            self._warn(*outcomes)
 
-    def _outcomes_of(self, made: Decision, given: float | Rewards) -> dict[int, float | None]:
-        """The outcomes of a decision's slots from its reward, or from the rewards of several slots."""
-        if are_several(given):
-            return self._outcomes(made, given)
-        self._refuse_slots(made)
-        return {0: self._reward(cast("float", given))}
-
-    def _different(self, decisions: Iterable[Decision | str]) -> list[int]:
-        """The numbers of these pending decisions, each of which must occur once."""
-        numbers = [known(decision, self._pending, self._gone) for decision in decisions]
-        if len(set(numbers)) != len(numbers):
+    def _different(self, decisions: Iterable[Decision | str]) -> list[Decision]:
+        """These pending decisions, each of which must occur once."""
+        waiting = [self._waiting(decision) for decision in decisions]
+        if len({decision.number for decision in waiting}) != len(waiting):
             raise AlreadyObserved("a decision occurs twice among these decisions")
-        return numbers
+        return waiting
 
     def learn(
         self,
@@ -987,26 +918,23 @@ class Agent:
         with self._lock:
             if self._looks:
                 self._look(rows)
-            with self._step():
-                first = self._numbers.next
-                if not self._counts_persons:
-                    for person in whose:
-                        refuse_person(person)  # it would be stored nowhere
-                for place, (row, value, person) in enumerate(zip(rows, values, whose, strict=True)):
-                    weight = 1.0 if each is None else float(each[place])
-                    made = self._parts.shown(first + place, row, self._origin, weight)
-                    self._enter(made, value, person)
-                    self._parts.learn(made, value)
-                if self._journal is None:
-                    self._numbers.next += len(rows)
-                else:
-                    kind, body = "learn", rows.reshape(len(rows), -1)
-                    if each is not None:
-                        kind, body = "learn weighted", np.column_stack([body, each])
-                    self._journal.append_event(kind, packed_log(body, values), steps=len(rows))
+            if not self._counts_persons:
+                for person in whose:
+                    refuse_person(person)  # it would be stored nowhere
+            with self._transaction:
+                if self.private:
+                    self._enter_rows(rows, values, whose)
+                self._take(steps.Learnt(rows, values, each))
             if encoded is not None:
                 self.count_values(encoded)
-            self._warn(len(rows))
+            self._warn(dict(enumerate(values)))
+
+    def _enter_rows(self, rows: Any, rewards: Sequence[float], persons: Sequence[str | int | None]) -> None:
+        """Give records of arms that were shown elsewhere to the privatizer."""
+        first, prefix = self._log.numbers.next, self._log.prefix
+        for place, (reward, person) in enumerate(zip(rewards, persons, strict=True)):
+            context = context_of(rows, place, self.dimension)
+            self._exchange.privatizer.add(context, reward, f"{prefix}-{first + place}", person)
 
     def forget(self, decision: Decision | str) -> None:
         """Stop waiting for the reward of a decision."""
@@ -1014,19 +942,9 @@ class Agent:
 
     def forget_many(self, decisions: Iterable[Decision | str]) -> None:
         """`forget` several decisions; if one is refused, none is forgotten."""
-        with self._lock, self._step():
-            for number in self._different(decisions):
-                self._give_up(self._pending[number], "withdrawn")
-
-    def _give_up(self, made: Decision, status: str, reward: float | None = None) -> None:
-        """No reward will come for a decision, or for those of its slots that wait; or it was this one."""
-        if made.slate is not None:
-            values = dict.fromkeys(sorted(made.slate.waiting), reward)
-            self._end_slots(made, made.slate, values, status=status)
-        elif reward is None:
-            self._end(made.number, status)
-        else:
-            self._take(made, reward, status=status)
+        with self._transaction:
+            for decision in self._different(decisions):
+                self._end(decision, dict.fromkeys(decision.waiting), WITHDRAWN)
 
     def set_window(self, window: float | None, default_reward: float | None = None) -> None:
         """Set the seconds after which `expire` gives up on a reward, and the reward learnt then, if any."""
@@ -1045,22 +963,23 @@ class Agent:
 
         `now` is in seconds since 1970. If there is a `default_reward`, it is learnt as their reward.
         """
-        with self._lock, self._step():
-            if self._journal is None or self.window is None:
+        with self._transaction:
+            if not self.durable or self.window is None:
                 raise InvalidInput("window must be given when the agent is opened, got window=None")
-            latest = (self._journal.log.now() if now is None else int(now * 1e6)) - int(self.window * 1e6)
-            due = list(takewhile(lambda made: made.time <= latest, self._pending.values()))
-            for made in due:
-                self._give_up(made, "expired", self.default_reward)
+            latest = (self._log.time if now is None else int(now * 1e6)) - int(self.window * 1e6)
+            due = list(takewhile(lambda decision: decision.time <= latest, self._pending.values()))
+            for decision in due:
+                self._end(decision, dict.fromkeys(decision.waiting, self.default_reward), EXPIRED)
             return len(due)
 
-    def _warn(self, records: int) -> None:
+    def _warn(self, *rewards: Mapping[int, float | None]) -> None:
         """Warn about clipping and scale, after all else: the caller may have turned warnings into errors."""
-        sums = self._model.sums
-        if sums is None or sums.bounds is not None:
-            self._exchange.watch.look(records)
-        if self._model.limits.contradiction is not None:
-            self._model.limits.warn()
+        with self._lock:
+            if self._clips:
+                records = sum(value is not None for each in rewards for value in each.values())
+                self._exchange.watch.look(records)
+            if self._model.limits.contradiction is not None:
+                self._model.limits.warn()
 
     @property
     def warnings(self) -> list[str]:
@@ -1077,124 +996,100 @@ class Agent:
         persons: Iterable[str | int] | None,
     ) -> None:
         """Take these rewards, all or none; each replaces the earlier reward of its decision, if any."""
-        journal, store = self._journal, self._store
-        if journal is None or store is None:
+        if not self.durable:
             raise InvalidInput(
                 "replace must be left out: an agent in memory keeps no log to replay; use Agent.open"
             )
-        count = len(decisions)
+        journal, count = self.journal, len(decisions)
         require(len(rewards) == count, "rewards", f"must be as many as the {count} decisions", len(rewards))
         if len({str(getattr(decision, "id", decision)) for decision in decisions}) != count:
             raise AlreadyObserved("a decision occurs twice among these decisions")
         whose = as_persons(persons, count)
-        with self._step():
+        with self._transaction:
             journal.log.settle()
             first: list[tuple[int, dict[int, float | None], str | int | None]] = []
-            wrong: list[tuple[Booked, float]] = []
+            wrong: list[tuple[StoredReward, float]] = []
             for decision, given, person in zip(decisions, rewards, whose, strict=True):
-                (made,) = journal.made([self._number(journal, decision)])
-                if not made.policy.size:
-                    identity = journal.id_of(made.seq)
-                    raise ReplacementRefused(f"the content of decision {identity} was dropped or deleted")
+                (stored,) = journal.decided([self._number(decision)])
+                if not stored.arms:
+                    raise ReplacementRefused(f"the content of decision {stored.id} was dropped or deleted")
                 new: dict[int, float | None] = {}
-                for slot, value in self._values(journal, made, given).items():
-                    found = replacement.booked(journal, made, 0 if made.slots is None else slot + 1)
-                    if found is None:
+                for slot, value in self._outcomes(stored, given, several=are_several(given)).items():
+                    old = replacement.stored_reward(journal, stored, slot)
+                    if old is None:
                         new[slot] = value
-                    elif self._is_wrong(journal, found, value, person):
-                        wrong.append((found, cast("float", value)))
+                    elif self._is_wrong(old, value, person):
+                        wrong.append((old, cast("float", value)))
                 if new:
-                    first.append((made.seq, new, person))
+                    first.append((stored.number, new, person))
             for number, new, person in first:
-                self._take_outcomes(self._pending[number], new, person)
-            for found, value in wrong:
+                self._end(self._pending[number], new, person=person)
+            for old, value in wrong:
                 if self.private:
-                    self._amend(journal, found, value)
-                replacement.replace(journal, found, value)
-            for number in sorted({found.made.seq for found, _ in wrong if found.made.slots is not None}):
+                    self._amend(old, value)
+                replacement.replace(journal, old, value)
+            for number in sorted({old.decision.number for old, _ in wrong if old.first.slot}):
                 replacement.sum_again(journal, number)
             if wrong:
                 journal.log.settle()
-                store.restore()
-        self._warn(count)
+                self._stored().restore()
+        self._warn(dict.fromkeys(range(count), 0.0))
 
-    def _number(self, journal: Journal, decision: Decision | str) -> int:
+    def _number(self, decision: Decision | str) -> int:
         """The number of a decision in the log, pending or not."""
         try:
-            return known(decision, self._pending, self._gone)
+            return self._waiting(decision).number
         except AlreadyObserved:
-            number = journal.origins.number_in(decision.id if isinstance(decision, Decision) else decision)
+            identity = decision.id if isinstance(decision, Decision) else decision
+            number = self._log.prefixes.number_in(identity)
             if number is None:
                 raise
             return number
 
-    def _values(self, journal: Journal, made: Made, given: float | Rewards) -> dict[int, float | None]:
-        """Rewards by slot, checked, of a decision in the log."""
-        if made.slots is not None:
-            slate = Slate.from_json(made.slots, made.names)
-            if not are_several(given):
-                raise _of_one_slot(journal.id_of(made.seq), len(slate.shown))
-        else:
-            slate = Slate(ONE, [made.action], None if made.names is None else [made.names[made.action]])
-        several = given if are_several(given) else [cast("float", given)]
-        values = slate.slots_of(several)
-        return {slot: None if value is None else self._reward(value) for slot, value in values.items()}
-
-    def _is_wrong(
-        self, journal: Journal, found: Booked, value: float | None, person: str | int | None
-    ) -> bool:
-        """Whether a reward differs from this one; refuse to replace one that is final."""
+    def _is_wrong(self, old: StoredReward, value: float | None, person: str | int | None) -> bool:
+        """Whether a reward differs from the stored one; refuse to replace one that is final."""
         text = "must be a number where one replaces another: what was learnt can't be withdrawn"
         require(value is not None, "rewards", text, None)
-        same = person is None or str(person) == found.person
+        same = person is None or str(person) == old.newest.person
         require(same, "person", "must be the one whose record it is", "another")
-        before = found.outcome.reward
+        before = old.newest.learnt
         if before == value or (before != before and value != value):
             return False
-        self._refuse_released(journal, found)
+        self._refuse_released(old)
         return True
 
-    def _refuse_released(self, journal: Journal, found: Booked) -> None:
-        identity, seq = journal.id_of(found.outcome.decision), found.outcome.seq
+    def _refuse_released(self, old: StoredReward) -> None:
+        journal, identity, seq = self.journal, old.decision.id, old.first.seq
         if seq < journal.snapshot_numbers()[0]:
             raise ReplacementRefused(f"decision {identity} was rewarded before contexts were dropped by age")
         if journal.amendments(journal.log.database.execute).is_undone(seq):
             raise ReplacementRefused(f"the reward of decision {identity} was rolled back; use learn")
-        event, stream = replacement.sealed_by(journal, found.outcome), self.privatizer.stream
-        if event is None or (stream is not None and stream.is_open(self._record_of(journal, found)[0])):
+        step, stream = replacement.sealed_by(journal, old.first), self.privatizer.stream
+        if step is None or (stream is not None and stream.is_open(old.record)):
             return
-        why = f"the reward of decision {identity} is in release {event.body.decode()} already"
-        if event.kind == "run":
-            why = f"decision {identity} was rewarded under an earlier budget"
-        elif event.kind == "epoch":
+        why = f"decision {identity} was rewarded under an earlier budget"
+        if isinstance(step, steps.Released):
+            why = f"the reward of decision {identity} is in release {step.number} already"
+        elif isinstance(step, steps.EpochBegun):
             why = f"decision {identity} was rewarded before the federation's epoch began"
         remedy = "let a new agent learn the right rewards"
         if self.bound is not None or any(name != self.name for name in self._exchange.latest):
             remedy = "create a new run of the federation, in which a new agent learns the right rewards"
         raise ReplacementRefused(f"{why} and can't be replaced; to undo it, {remedy}")
 
-    def _record_of(self, journal: Journal, found: Booked) -> tuple[str, int]:
-        """The id of a record in the privacy ledger, and its slot."""
-        record, slot = journal.id_of(found.made.seq), max(found.outcome.slot - 1, 0)
-        return (record if found.made.slots is None else f"{record}/{slot}"), slot
-
-    def _amend(self, journal: Journal, found: Booked, value: float | None) -> bool:
+    def _amend(self, old: StoredReward, value: float | None) -> bool:
         """Change the record in the open leaf, or blank it; False if it must stay as it is."""
-        outcome, made, person, turn = found.outcome, found.made, found.person, (1, 1)
-        if not self._counts_persons:
-            person = None
+        person, turn = old.newest.person if self._counts_persons else None, (1, 1)
         if person is not None:
-            turn = replacement.turn_of(journal, outcome, person)
-        stream = self.privatizer.stream
-        assert outcome.reward is not None
+            turn = replacement.turn_of(self.journal, old.first, person)
+        stream, reward = self.privatizer.stream, old.newest.learnt
+        assert reward is not None
         assert stream is not None
-        (record, slot), weight = self._record_of(journal, found), 1.0
-        if made.slots is not None:
-            weight = Slate.from_json(made.slots, None).weights[slot]
-        more: Any = {"person": person, "turn": turn, "weight": weight}
+        context = old.decision.chosen(old.slot)
+        more: Any = {"person": person, "turn": turn, "weight": old.decision.weights[old.slot]}
         if value is None:
-            return stream.blank(made.contexts[slot], outcome.reward, record, **more)
-        stream.amend(made.contexts[slot], outcome.reward, value, record, **more)
+            return stream.blank(context, reward, old.record, **more)
+        stream.amend(context, reward, value, old.record, **more)
         return True
 
     # --- dropping, deleting, rolling back ------------------------------------------------------------
@@ -1210,7 +1105,7 @@ class Agent:
         rule: why, in a word such as "400d"; `fedfairx verify` shows it.
         limit: of how many at most, if it is to be done bit by bit.
         """
-        store, fits = self._durable(), isinstance(before, int | float) and 0 <= before < 1e11
+        store, fits = self._stored(), isinstance(before, int | float) and 0 <= before < 1e11
         require(fits, "before", "must be a time in seconds since 1970", before)
         if store.log.in_transaction:
             raise InvalidInput("drop_contexts must be called outside of a transaction: it makes its own")
@@ -1224,62 +1119,61 @@ class Agent:
 
         decisions: more decisions of this person: ones that wait, or whose rewards came without a person.
         """
-        store, whose = self._durable(), str(person)
-        journal = store.journal
-        with self._lock, self._step():
+        journal, whose = self._stored().journal, str(person)
+        with self._transaction:
             journal.log.settle()
-            more = {self._number(journal, each) for each in decisions}
-            blank, gone, learnt = [], [], []
+            more = {self._number(each) for each in decisions}
+            blank: list[int] = []
+            gone: list[OutcomeRow] = []
+            learnt: list[StoredReward] = []
             withdrawn = shared = 0
             for number in sorted({*erasure.decisions_of(journal, whose), *more}):
                 if number in self._pending:
-                    self._give_up(self._pending[number], "withdrawn")
+                    waiting = self._pending[number]
+                    self._end(waiting, dict.fromkeys(waiting.waiting), WITHDRAWN)
                     journal.log.settle()
                     withdrawn += 1
-                ended = erasure.outcomes_of(journal, number)
-                (made,) = journal.made([number])
-                theirs = {each.slot for each in ended if each.person not in (None, whose)}
+                ended = journal.outcomes(number)
+                (decision,) = journal.decided([number])
+                theirs = {row.slot for row in ended if row.person not in (None, whose)}
                 if theirs and number not in more:
-                    ended = [each for each in ended if each.slot not in theirs]
+                    ended = [row for row in ended if row.slot not in theirs]
                     shared += 1
                 else:
                     blank.append(number)
                 gone += ended
-                for each in ended:
-                    if each.status == "rewarded" and not each.turn and (each.slot or made.slots is None):
-                        found = replacement.booked(journal, made, each.slot)
-                        learnt += [] if found is None else [found]
+                for row in ended:
+                    own = row.slot > 0 or decision.weights is ONE  # and not the sum of its slots
+                    if row.status == REWARDED and not row.turn and own:
+                        reward = replacement.stored_reward(journal, decision, max(row.slot - 1, 0))
+                        learnt += [] if reward is None else [reward]
             if not gone and not blank:
                 return Deletion(private=self.private)
-            return self._delete(store, blank, gone, learnt, withdrawn, shared)
+            return self._delete(blank, gone, learnt, withdrawn, shared)
 
     def _delete(
         self,
-        store: AgentStore,
         blank: list[int],
-        gone: list[erasure.Ended],
-        learnt: list[Booked],
+        gone: list[OutcomeRow],
+        learnt: list[StoredReward],
         withdrawn: int,
         shared: int,
     ) -> Deletion:
         """Delete these decisions and outcomes, of which some were learnt, and rebuild the agent."""
+        store = self._stored()
         journal = store.journal
         if self.private:
-            sent = sum(
-                not found.made.policy.size or not self._amend(journal, found, None) for found in learnt
-            )
+            sent = sum(not reward.decision.arms or not self._amend(reward, None) for reward in learnt)
         else:
-            sent = sum(replacement.sealed_by(journal, found.outcome) is not None for found in learnt)
+            sent = sum(replacement.sealed_by(journal, reward.first) is not None for reward in learnt)
         erasure.delete_rows(journal, blank, gone)
         store.snapshot_due = True  # and what was deleted is overwritten
         journal.log.settle()
-        for number in sorted({each.decision for each in gone} - {*blank}):
+        for number in sorted({row.decision for row in gone} - {*blank}):
             replacement.sum_again(journal, number)
         reach = journal.snapshot_numbers()[0]
-        again = [found.outcome.seq for found in learnt if found.outcome.seq >= reach]
-        release = None
-        if again:
-            release = self._rebuild(store, min(again))
+        again = [reward.first.seq for reward in learnt if reward.first.seq >= reach]
+        release = self._rebuild(store, min(again)) if again else None
         return Deletion(
             decisions=len(blank),
             rewards=len(learnt),
@@ -1310,7 +1204,7 @@ class Agent:
         The log keeps what has happened since. Decisions since then are marked in it, and those that wait get
         no reward; actions that were added stay, with nothing known about them.
         """
-        store = self._durable()
+        store = self._stored()
         if self.private:
             raise InvalidInput(
                 "to must be left out: a private agent can't go back, since its messages are out and its "
@@ -1323,7 +1217,7 @@ class Agent:
             )
         require(isinstance(to, int | float) and 0 <= to < 1e11, "to", "must be seconds since 1970", to)
         journal = store.journal
-        with self._lock, self._step():
+        with self._transaction:
             journal.log.settle()
             ask = journal.log.database.execute
             first = erasure.first_step_at(journal, int(to * 1e6), ask)
@@ -1331,21 +1225,22 @@ class Agent:
                 return Rollback(0, 0, 0)
             if first < journal.snapshot_numbers()[0]:
                 raise InvalidInput("to must be later: what was learnt before it was dropped by age (keep)")
-            waiting = [made for number, made in self._pending.items() if number >= first]
-            for made in waiting:
-                self._give_up(made, "withdrawn")
+            waiting = [decision for number, decision in self._pending.items() if number >= first]
+            for decision in waiting:
+                self._end(decision, dict.fromkeys(decision.waiting), WITHDRAWN)
             journal.log.settle()
             where = "WHERE agent = ? AND seq >= ?"
             (decisions,) = ask(f"SELECT COUNT(*) FROM decisions {where}", (journal.agent, first))[0]
             before = self.observed
-            self._append("rollback", json.dumps({"to": first, "time": int(to * 1e6)}))
+            self._take(steps.RolledBack(first, int(to * 1e6)))
             release = self._rebuild(store, first)
             return Rollback(int(decisions), before - self.observed, len(waiting), release)
 
-    def _durable(self) -> AgentStore:
-        if self._store is None:
+    def _stored(self) -> AgentStore:
+        """The part of a database that holds it."""
+        if not isinstance(self._log, AgentStore):
             raise InvalidInput("this agent lives in memory and keeps no log: open it with Agent.open")
-        return self._store
+        return self._log
 
     # --- sharing -------------------------------------------------------------------------------------
 
@@ -1367,18 +1262,18 @@ class Agent:
         """
         with self._lock:
             self._age()
-            with self._step():
-                release, new = self._exchange.release(number)
-                if new:
-                    self._append("release", str(release.number))
+            with self._transaction:
+                release, records = self._exchange.make(number)
+                if release.number > self.released:
+                    self._take(steps.Released(release.number, records, release))
                 return release
 
     def _age(self) -> None:
-        """Decay sums to now before a message is made or taken: a step of its own, whatever follows."""
+        """Decay sums to now before a message is made or taken: a transaction of its own, whatever follows."""
         if self._model.aging is not None:
-            with self._step():
-                if self._model.age():
-                    self._append("age", "")
+            with self._transaction:
+                if self._model.aging.is_due(self.observed):
+                    self._take(steps.Aged())
 
     def past_release(self, number: int) -> Release:
         """A release that was made before, at no cost; `PrivacyError` if it is no longer available."""
@@ -1400,20 +1295,18 @@ class Agent:
         """
         with self._lock:
             self._age()
-            with self._step():
-                self._exchange.absorb(releases)
-                if self._journal is not None:
-                    others = {name: each for name, each in releases.items() if name != self.name}
-                    sent = {name: release.to_bytes().hex() for name, release in others.items()}
-                    self._append("absorb", json.dumps(sent))
+            with self._transaction:
+                if self.name in releases:
+                    self._exchange.accepted(releases)
+                others = {name: release for name, release in releases.items() if name != self.name}
+                self._take(steps.Absorbed(others))
 
     def drop_peers(self, names: Collection[str]) -> None:
         """Drop the releases of these agents, as if they had never sent any. The agent's own release stays."""
-        with self._lock, self._step():
+        with self._transaction:
             gone = sorted(self._exchange.latest.keys() & set(names) - {self.name})
             if gone:
-                self._exchange.drop(gone)
-                self._append("part", json.dumps(gone))
+                self._take(steps.PeersDropped(gone))
 
     def begin_run(self, privatizer: Privatizer | Budget) -> None:
         """Continue under a new budget when the old one is spent; everything learnt and shared stays.
@@ -1432,20 +1325,15 @@ class Agent:
                 f"the budget of {self.name!r} can't change: it shares under the terms of federation "
                 f"{self.bound}, which cover one run; create another federation to share for longer"
             )
-        with self._lock, self._step():
+        with self._transaction:
             if not self.private:
                 raise InvalidInput("privatizer must be left out: this agent is not private and has no budget")
-            run = 0
             if isinstance(privatizer, Budget):
-                if self._store is None:
-                    raise InvalidInput("privatizer must be a privatizer: a Budget is for a durable agent")
-                privatizer, run = self._store.new_run(privatizer.with_slots(self._slots))
-            elif self._store is not None:
-                raise InvalidInput("privatizer must be a Budget: this agent's ledger is in its database")
-            if not self._exchange.next_run(privatizer):
+                privatizer = privatizer.with_slots(self._slots)
+            after, run = self._log.new_run(privatizer)
+            if not self._exchange.next_run(after):
                 self.release()
-            self._exchange.begin_run(privatizer)
-            self._append("run", str(run))
+            self._take(steps.RunBegun(run))
 
     def begin_epoch(self, privatizer: Privatizer | Budget) -> None:
         """With secure aggregation, begin an epoch: its rows start from nothing, with noise of their own.
@@ -1454,25 +1342,20 @@ class Agent:
         since the last row go into the first one. A durable agent takes a `Budget`. Numbers of rows begin at
         1 again.
         """
-        with self._lock, self._step():
-            old, run = self.privatizer, self._exchange.run + 1
-            if isinstance(privatizer, Budget):
-                privatizer, run = self._durable().new_run(privatizer)
-            elif self._store is not None:
-                raise InvalidInput("privatizer must be a Budget: this agent's ledger is in its database")
-            check_privatizer(privatizer, dimension=self.dimension, name=self.name)
-            same = privatizer.mechanism.digest() == old.mechanism.digest()
+        with self._transaction:
+            old = self.privatizer
+            after, run = self._log.new_run(privatizer)
+            check_privatizer(after, dimension=self.dimension, name=self.name)
+            same = after.mechanism.digest() == old.mechanism.digest()
             require(same, "privatizer", "must have the mechanism of the epoch before", "another")
-            if not carry_over(old, privatizer):
+            if not carry_over(old, after):
                 raise InvalidInput("privatizer must clip as in the epoch before, and count no persons")
-            self._exchange.begin_epoch(privatizer, run)
-            self._append("epoch", str(run))
+            self._take(steps.EpochBegun(run))
 
     def add_total(self, total: Release, *, members: int) -> None:
         """With secure aggregation, learn from the last total of an epoch of so many members, not its own."""
-        with self._lock, self._step():
-            self._exchange.add_total(total, members)
-            self._append("total", json.dumps([total.to_bytes().hex(), members]))
+        with self._transaction:
+            self._take(steps.TotalAdded(total, members))
 
     # --- saving --------------------------------------------------------------------------------------
 
@@ -1482,7 +1365,7 @@ class Agent:
         For a durable agent, whose decisions and ledger are in its database, `pending` holds numbers only.
         """
         with self._lock:
-            return self._parts.state(whole=self._store is None)
+            return self._core.state(whole=not self.durable)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the agent to a JSON file from which `load` continues; the file is replaced atomically.
@@ -1490,12 +1373,12 @@ class Agent:
         The file is as secret as the data. It does not hold keys or a user's own merit function.
         """
         with self._lock:
-            names = None if self._model.actions is None else list(self._model.actions.names)
+            log, names = self._log, None if self._model.actions is None else list(self._model.actions.names)
             body = {
                 **plain_value(AgentSettings.of(self.name, self.dimension, names, self.options, None)),
-                **plain_value(self._parts.state(whole=True)),
-                "next_number": self._numbers.next,
-                "origins": [{"first": n, "origin": o} for n, o in self._origins.used(self._numbers.next)],
+                **plain_value(self._core.state(whole=True)),
+                "next_number": log.numbers.next,
+                "origins": [{"first": n, "origin": o} for n, o in log.prefixes.used(log.numbers.next)],
                 "decide_from": self.decide_from,
                 "private": self.private,
             }
@@ -1525,12 +1408,12 @@ class Agent:
             raise StateError(f"agent.next_number must be from 0 to {MOST}")
         if settings.dimension < 1 or len(state.own) != packed_size(settings.dimension):
             raise StateError("agent.own must fit agent.dimension")  # before anything of that size is made
-        made = files.stored_privatizer(
+        restored = files.stored_privatizer(
             state.privatizer, settings.dimension, private=saved.private, make=privatizer
         )
         try:
             agent = cls(
-                **settings.arms(), options=settings.options(merit), privatizer=made, name=settings.name
+                **settings.arms(), options=settings.options(merit), privatizer=restored, name=settings.name
             )
         except InvalidInput as error:
             raise StateError(f"the file's settings don't make an agent: {error}") from None
@@ -1539,20 +1422,23 @@ class Agent:
                 f"privatizer must decide from {saved.decide_from!r}, as when the agent was saved, "
                 f"got {agent.decide_from!r}"
             )
-        agent._parts.restore(state)
-        agent._numbers.next = saved.next_number
-        agent._origins.given = [(each.first, each.origin) for each in saved.origins]
-        actions = agent._model.actions
+        agent._core.restore(state, restored, agent._pending_in(state, saved.next_number))
+        log = agent._log
+        log.numbers.next = saved.next_number
+        log.prefixes.given = [(each.first, each.origin) for each in saved.origins]
+        log.prefix = log.prefixes.begin(saved.next_number)
+        return agent
+
+    def _pending_in(self, state: AgentState, following: int) -> Iterator[Decision]:
+        """The pending decisions of a file, once what it has learnt is restored."""
         for each in state.pending:
-            if not isinstance(each, Waiting):
+            if not isinstance(each, PendingDecision):
                 raise StateError("agent.pending must be decisions, got a number")
-            waiting = waiting_decision(each, agent.dimension, saved.next_number)
-            named = waiting.names is not None and all(name in (actions or ()) for name in waiting.names)
+            decision, actions = each.decision(self.dimension, following), self._model.actions
+            named = decision.names is not None and all(name in (actions or ()) for name in decision.names)
             if actions is not None and not named:
                 raise StateError("the file has a pending decision for an action that the agent does not have")
-            agent._pending[waiting.number] = waiting
-        agent._origin = agent._origins.begin(agent._numbers.next)
-        return agent
+            yield decision
 
     # --- durable -------------------------------------------------------------------------------------
 
@@ -1591,30 +1477,21 @@ class Agent:
         confirm: asks the peers whether this is the latest copy, before anything is sent
             (`privacy.refuse_old_copy`).
         """
-        given: Any = {key: value for key, value in keywords.items() if value is not None}
-        bounds = given.get("bounds") if options is None else options.bounds
-        alone = budget is None or bounds is None
-        require(alone, "bounds", "must be left out if a budget is given, which has its own", bounds)
-        slots = as_weights(given.get("slots", ONE) if options is None else options.slots)
-        sharing = bounds if budget is None else budget.with_slots(slots)
+        asked = Asked(name, dimension, schema, actions, options, budget, keywords)
         log = open_log(place)
         with _opening(log):
             store = find_store(log, name)
-            if store is not None:
+            if store is None:
+                with log.transaction:
+                    store = make_store(log, asked)
+                    agent = cls._in(store, asked.all_options, seed)
+                    agent.set_window(window, default_reward)  # an agent that is refused is not stored
+                    store.take_snapshot()
+            else:
                 if schema is not None and store.settings.features is None:
                     store.adopt(as_schema(schema))
-                settings = store.settings
-                merit = given.get("merit") if options is None else options.merit
-                kept = settings.options(merit if settings.merit["kind"] == files.CUSTOM else None)
-                made = store.first_privatizer()
-                agent = cls(**settings.arms(), options=kept, privatizer=made, name=settings.name)
-                if budget is not None:
-                    if agent.schema is not None and budget.bounds is None and store.budgets:
-                        budget = replace(budget, bounds=store.budgets[-1].bounds)
-                    sharing = budget.with_slots(as_weights(kept.slots))
-                size = dimension if agent.schema is None else None
-                store.refuse_others(kept, sharing, dimension=size, options=options, keywords=given)
-                agent._attach_to(store)
+                store.refuse_others(asked)
+                agent = cls._in(store, store.options(asked.merit), None)
                 store.restore()
                 agent._refuse_actions(actions)
                 if schema is not None:
@@ -1622,50 +1499,20 @@ class Agent:
                 size = agent.dimension
                 require(dimension in (None, size), "dimension", f"must be the stored one, {size}", dimension)
                 agent.set_window(window, default_reward)
-            else:
-                if dimension is None and actions is None and schema is None:
-                    which = f"no agent{'' if name is None else f' {name!r}'} in {log.database.place}"
-                    raise InvalidInput(f"dimension, schema or actions must be given: there is {which}")
-                asked, (dimension, arms) = (
-                    Options.given(options, **given),
-                    as_arms(dimension, actions, schema),
-                )
-                if schema is not None and budget is not None and not (budget.bounds or budget.centring):
-                    nonnegative = not schema.has_numbers
-                    follows = Bounds.for_range(asked.reward_range, norm=schema.norm, nonnegative=nonnegative)
-                    sharing = replace(budget, bounds=follows).with_slots(slots)
-                budgeted = isinstance(sharing, Budget) or not asked.private
-                require(budgeted, "budget", f"must be given for {asked.composed.name}", None)
-                require(name is None or isinstance(name, str), "name", "must be a string", name)
-                settings = AgentSettings.of(
-                    name or f"agent-{secrets.token_hex(4)}",
-                    dimension,
-                    None if arms is None else list(arms.names),
-                    asked.for_agent(arms_of_their_own=arms is not None),
-                    None if schema is None else schema.to_dict(),
-                )
-                with log.step():
-                    store = make_store(log, settings, sharing)
-                    made = store.first_privatizer()
-                    agent = cls(
-                        **settings.arms(), options=asked, privatizer=made, name=settings.name, seed=seed
-                    )
-                    agent._attach_to(store)
-                    agent.set_window(window, default_reward)  # an agent that is refused is not stored
-                    store.take_snapshot()
             if confirm is not None:
                 last = agent._exchange.latest.get(agent.name)
                 confirm(agent.released, "" if last is None else last.digest)
-            agent._origin = store.follow()  # last: after an error, nothing of the agent may stay in the log
+            store.follow()  # last: after an error, nothing of the agent may stay in the log
         return agent
 
-    def _attach_to(self, store: AgentStore) -> None:
-        self._store, self._journal, store.parts = store, store.journal, self._parts
-        self._lock = store.log.lock
-        self._numbers = store.log.numbers
-        if self._model.aging is not None:
-            self._model.aging.clock = store.clock
-        self._origins = store.journal.origins
+    @classmethod
+    def _in(cls, store: AgentStore, options: Options, seed: int | np.random.SeedSequence | None) -> Self:
+        """An agent whose steps go into a database, before anything of it is restored."""
+        settings, first = store.settings, store.first_privatizer()
+        agent = cls(**settings.arms(), options=options, privatizer=first, name=settings.name, seed=seed)
+        agent._write_to(store)
+        store.core = agent._core
+        return agent
 
     def _refuse_actions(self, given: Sequence[str] | None) -> None:
         """Refuse actions that the agent does not have."""
@@ -1677,26 +1524,15 @@ class Agent:
         new = [name for name in given if name not in actions]
         require(not new, "actions", "must be ones that it has", new[:1], "add others once it is open")
 
-    def _step(self) -> AbstractContextManager[Any]:
-        """One step of a durable agent, written to disk as a whole or not at all."""
-        return nullcontext() if self._journal is None else self._journal.log.step()
-
-    def _append(self, kind: str, body: str) -> None:
-        """Store an event, inside a step."""
-        if self._journal is not None:
-            self._journal.append_event(kind, body.encode())
-
     @property
     def durable(self) -> bool:
         """Whether it is stored in a database (`Agent.open`)."""
-        return self._journal is not None
+        return not isinstance(self._log, NullLog)
 
     @property
     def journal(self) -> Journal:
         """The stored decisions, by id, by key or by time."""
-        if self._journal is None:
-            raise InvalidInput("this agent lives in memory and has no journal: open it with Agent.open")
-        return self._journal
+        return self._stored().journal
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -1705,7 +1541,7 @@ class Agent:
         Results of a step must not be passed on before the end. A step that is refused (`InvalidInput` and the
         like) changes nothing, and the others stay.
         """
-        with self._lock, self._step():
+        with self._transaction:
             yield
 
     def verify(self) -> None:
@@ -1713,12 +1549,11 @@ class Agent:
 
         It takes about as long as learning the rewards took, and blocks all other calls.
         """
-        self._durable().verify()
+        self._stored().verify()
 
     def close(self) -> None:
         """Close the database; an agent in memory has none."""
-        if self._store is not None:
-            self._store.close()
+        self._log.close()
 
     def __enter__(self) -> Self:
         return self
@@ -1741,8 +1576,3 @@ def _opening(log: Log) -> Iterator[None]:
 def _is_request(block: object) -> bool:
     """Whether it is {"actions": …, "context": …}, and not {name: features} of actions."""
     return isinstance(block, Mapping) and "actions" in block and block.keys() <= {"actions", "context"}
-
-
-def _of_one_slot(identity: str, slots: int) -> InvalidInput:
-    """The error for one reward of several slots."""
-    return InvalidInput(f"reward is of one slot, and decision {identity} has {slots}: use rewards")

@@ -40,20 +40,19 @@ class Draws:
 
     def advance(self) -> None:
         """Take the uniforms of one decision."""
-        del self.ahead[-self.each :]
-        if not self.ahead:
+        ahead = self.ahead
+        if self.each == 1:  # as most often
+            ahead.pop()
+        else:
+            del ahead[-self.each :]
+        if not ahead:
             self._fill()
 
-    def take(self, count: int) -> list[float]:
-        """Take the uniforms of this many decisions, which need one each."""
-        taken: list[float] = []
-        while len(taken) < count:
-            first = max(len(self.ahead) - (count - len(taken)), 0)
-            taken += self.ahead[: first - 1 if first else None : -1]
-            del self.ahead[first:]
-            if not self.ahead:
-                self._fill()
-        return taken
+    def peek(self, count: int) -> list[float]:
+        """The uniforms of the next `count` decisions, which need one each; they stay unused."""
+        if len(self.ahead) < count:
+            self.ahead = self._generator.random(count + AHEAD)[::-1].tolist() + self.ahead
+        return self.ahead[: -count - 1 : -1]
 
     def resize(self, each: int) -> None:
         """Draw `each` uniforms per decision from now on."""

@@ -86,33 +86,31 @@ class Exchange:
 
     # --- sending -------------------------------------------------------------------------------------
 
-    def release(self, number: int | None = None) -> tuple[Release, bool]:
-        """The release of that number, or the next one; and whether it is new."""
-        self.model.mark_local(self._held())
-        release = self.made(number)
-        new = release.number > self.released
-        if new:
-            self._hold_own(release)
-            self.model.fold_local(self._held())
-        return release, new
+    def make(self, number: int | None = None) -> tuple[Release, int]:
+        """The privatizer's release of that number, or the next; and how many local records are in releases.
 
-    def release_again(self, number: int) -> None:
-        """Replay a release that the privatizer already has, and that held all records up to then."""
-        self.model.mark_local(self._held())
-        self._hold_own(self.made(number))
-        self.model.fold_local(self.model.local_count)
+        If it is interrupted, a later one knows by `Model.marks` which records were in it.
+        """
+        self.model.mark_local(self._in_releases())
+        return self.made(number), self._in_releases()
 
-    def _hold_own(self, release: Release) -> None:
-        self.latest[self.name] = release
+    def hold_own(self, number: int, release: Release | None, records: int | None) -> None:
+        """Hold a release that the privatizer has made, of its first `records` local records, or of all."""
+        model = self.model
+        if records is None:
+            records = model.local_count
+            model.mark_local(self._in_releases())
+        self.latest[self.name] = self.made(number) if release is None else release
         self.arrived = self._arriving([self.name])
+        model.fold_local(records)
 
     def made(self, number: int | None) -> Release:
         """The privatizer's release of that number, or the next; its digest covers the names of actions."""
         release = self.privatizer.release(number)
         return release if self.model.actions is None else replace(release, mechanism=self.digest())
 
-    def _held(self) -> int:
-        """Number of local records that an interrupted release already holds."""
+    def _in_releases(self) -> int:
+        """Number of local records that a release of the privatizer already holds."""
         return self.model.local_count - self.privatizer.waiting
 
     def digest(self) -> str:

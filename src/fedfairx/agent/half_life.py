@@ -85,14 +85,21 @@ class Aging:
         else:
             self._length = half_life
 
+    def is_due(self, rewards: int) -> bool:
+        """Whether sums must decay now, after this number of rewards: enough of the half-life has passed."""
+        return self._passed(rewards) * STEPS >= self._length  # also where the clock went back
+
     def advance(self, rewards: int) -> float:
         """Count ages as of now, after this number of rewards; return the factor by which sums decay."""
-        now = self.clock() if self.by_time else rewards
-        passed = now - self.at
-        if passed * STEPS < self._length:  # also where the clock went back
+        passed = self._passed(rewards)
+        if passed * STEPS < self._length:
             return 1.0
-        self.at = now
+        self.at += passed
         return math.exp2(-passed / self._length)
+
+    def _passed(self, rewards: int) -> int:
+        """Rewards, or microseconds, since `at`; negative where the clock went back."""
+        return (self.clock() if self.by_time else rewards) - self.at
 
     def weight(self, since: int) -> float:
         """The weight of sums that were as of `since`, a past value of `at`."""

@@ -14,20 +14,19 @@ own last release. What a private agent's decisions use is its privatizer's `deci
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedfairx.agent.actions import Actions, unit_vectors
-from fedfairx.agent.decision import Decision
 from fedfairx.agent.draws import Draws
 from fedfairx.agent.half_life import Aging
 from fedfairx.agent.options import Options
 from fedfairx.agent.reward_limits import RewardLimits
-from fedfairx.agent.slots import Slate, as_array
-from fedfairx.agent.validation import FLOAT, check_definite
+from fedfairx.agent.validation import check_definite
 from fedfairx.core.agent_kernels import (
     LARGEST,
     AgentMemory,
@@ -48,12 +47,20 @@ from fedfairx.core.marginal_likelihood import next_refit
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.core.slates import ONE, Weights, slate_scratch
 from fedfairx.core.statistics import diagonal_entries, embedded, packed_size, unpack
+from fedfairx.decision import Decision
+from fedfairx.errors import InvalidInput
 from fedfairx.features import Schema
 from fedfairx.lanes.rows import size_of, zeros
 from fedfairx.privacy import NonPrivateSums
 from fedfairx.util.arrays import Array, not_finite
 
 MOST_WORKSPACES = 64  # that are kept, one for each number of arms
+
+
+@lru_cache(maxsize=64)
+def as_array(weights: Weights) -> Array:
+    """The weights of slots as compiled code takes them."""
+    return np.array(weights)
 
 
 class Model:
@@ -144,68 +151,73 @@ class Model:
             return self.sums.total
         return None if self.decide_from == "released" else self.own + self.learner.fresh
 
-    def draw(self, rows: Any, values: Array, draws: Draws, memory: Array | None = None) -> int:
-        """The action for the next uniforms, which stay unused. `values` gets the values of a `Decision`.
+    def draw(
+        self, rows: Any, weights: Weights, draws: Draws, memory: Array | None = None
+    ) -> tuple[list[int], Array]:
+        """The arm in each slot for the next uniforms, which stay unused, and the values of a `Decision`.
 
         rows: contexts (K, d), or coordinates (K,) of actions without features.
         memory: the learner's, or a copy that may be overwritten.
         """
         arms, dimension, learner = len(rows), self.dimension, self.learner
-        uniform = draws.ahead[-1]
         if memory is None:
             memory = learner.memory
+        if draws.each > 1:
+            draw_parameter(memory, draws.normals(), np.empty(dimension * dimension + 1))
+        if weights is not ONE:
+            return self._draw_slate(rows, weights, memory, draws.ahead[-1])
+        values, uniform = np.empty(arms + 2 * dimension), draws.ahead[-1]
         if self.optimism:
             contexts = rows if rows.ndim == 2 else unit_vectors(rows, dimension)
             work, _ = self._scratch(arms)
             action: int = decide_one(contexts, memory, work, values, uniform, *learner.variant)
+        elif rows.ndim == 2:
+            action = decide_by_posterior(rows, memory, values, uniform, learner.quadrature)
         else:
-            if draws.each > 1:
-                draw_parameter(memory, draws.normals(), np.empty(dimension * dimension + 1))
-            if rows.ndim == 2:
-                action = decide_by_posterior(rows, memory, values, uniform, learner.quadrature)
-            else:
-                more = self._is_diagonal(), values, uniform, learner.quadrature
-                action = decide_among_arms(rows, dimension, memory, *more)
+            more = self._is_diagonal(), values, uniform, learner.quadrature
+            action = decide_among_arms(rows, dimension, memory, *more)
         if action < 0:
             raise not_finite("contexts", rows, LARGEST)
-        return action
+        return [action], values
 
-    def draw_together(self, contexts: Array, values: Array, uniforms: Array) -> list[int]:
-        """`draw` for B decisions of a rule that needs one uniform for each: their actions.
-
-        contexts: (B, K, d), which must be sound; values: (B, K + 2 d).
-        """
-        actions, learner = np.empty(len(contexts), dtype=np.int64), self.learner
-        decide_together(contexts, learner.memory, values, uniforms, actions, learner.quadrature)
-        drawn: list[int] = actions.tolist()
-        return drawn
-
-    def draw_slate(
-        self, rows: Any, weights: Weights, values: Array, draws: Draws, memory: Array | None = None
-    ) -> list[int]:
-        """`draw` for slots of these weights: the arm in each."""
+    def _draw_slate(
+        self, rows: Any, weights: Weights, memory: Array, uniform: float
+    ) -> tuple[list[int], Array]:
+        """`draw` for several slots, or one of another weight than 1."""
         arms, slots, learner, v = len(rows), len(weights), self.learner, self._as_array(weights)
-        uniform, (work, shown) = draws.ahead[-1], self._scratch(arms, slots)
-        if memory is None:
-            memory = learner.memory
+        if slots > arms:
+            text = f"slots must be at most as many as the {arms} arms, got slots={slots}"
+            raise InvalidInput(f"{text}; where there are few arms, give decide(slots=…) fewer")
+        values = np.empty(arms + (1 + slots) * self.dimension)
+        work, shown = self._scratch(arms, slots)
         if self.optimism:
             contexts = rows if rows.ndim == 2 else unit_vectors(rows, self.dimension)
             problem, _ = self._scratch(arms)
-            done: int = decide_slate_by_optimism(
-                contexts, memory, v, problem, work, values, uniform, *learner.variant
-            )
+            more = work, values, uniform, *learner.variant
+            done: int = decide_slate_by_optimism(contexts, memory, v, problem, *more)
+        elif rows.ndim == 2:
+            done = decide_slate(rows, memory, v, work, values, uniform, learner.quadrature)
         else:
-            if draws.each > 1:
-                draw_parameter(memory, draws.normals(), np.empty(self.dimension**2 + 1))
-            if rows.ndim == 2:
-                done = decide_slate(rows, memory, v, work, values, uniform, learner.quadrature)
-            else:
-                more = v, work, values, uniform, learner.quadrature
-                done = decide_slate_among_arms(rows, self.dimension, memory, self._is_diagonal(), *more)
+            rest = v, work, values, uniform, learner.quadrature
+            done = decide_slate_among_arms(rows, self.dimension, memory, self._is_diagonal(), *rest)
         if done < 0:
             raise not_finite("contexts", rows, LARGEST)
         drawn: list[int] = shown.tolist()
-        return drawn
+        return drawn, values
+
+    def can_draw_together(self, blocks: object, weights: Weights) -> bool:
+        """Whether `draw_together` can draw these: one slot, by a posterior, as many arms with features."""
+        plain = self.actions is None and not self.optimism and self.uniforms_each == 1
+        return weights is ONE and plain and isinstance(blocks, np.ndarray)
+
+    def draw_together(self, contexts: Array, uniforms: Array) -> tuple[list[int], Array]:
+        """`draw` for B decisions among sound contexts (B, K, d): their actions, and values (B, K + 2 d)."""
+        count, arms, dimension = contexts.shape
+        values = np.empty((count, arms + 2 * dimension))
+        actions, learner = np.empty(count, dtype=np.int64), self.learner
+        decide_together(contexts, learner.memory, values, uniforms, actions, learner.quadrature)
+        drawn: list[int] = actions.tolist()
+        return drawn, values
 
     def _is_diagonal(self) -> bool:
         """Whether V⁻¹ is diagonal, as it is for actions without features until noise comes in."""
@@ -234,60 +246,67 @@ class Model:
 
     # --- learning ------------------------------------------------------------------------------------
 
-    def learn(self, made: Decision, value: float, slot: int = 0) -> bool:
+    def learn(self, decision: Decision, slot: int, reward: float) -> bool:
         """Learn the reward of a slot; True if σ and sd were estimated again, and peers must be judged."""
+        values, weights = decision.values, decision.weights
+        at = values.size - self.dimension * (len(weights) - slot)  # contexts of slots come last
+        arm = -1 if self.actions is None else self.actions.number(decision.name_of(slot))
+        return self._learn(values, at, arm, weights[slot], reward)
+
+    def learn_row(self, row: Any, weight: float, reward: float) -> bool:
+        """`learn` for a context (d,), or the coordinate of an action, that was shown elsewhere."""
+        if self.actions is None:
+            return self._learn(row, 0, -1, weight, reward)
+        return self._learn(self.own, 0, int(row), weight, reward)
+
+    def _learn(self, values: Array, at: int, arm: int, weight: float, reward: float) -> bool:
+        """Learn the reward of an action without features or, if `arm` < 0, of the context at values[at]."""
         self.local_count += 1
         if self.decide_from == "released":
             return False
         if self.aging is not None:
             self.age()
         sums, memory = self.sums, self.learner.memory
-        slate = made.slate
-        weight = 1.0 if slate is None else slate.weights[slot]
-        if self.actions is not None:
-            name = made.name if slate is None or slate.names is None else slate.names[slot]
-            arm = self.actions.number(str(name))
+        if sums is None:
             # One that is not private refuses rewards instead, and a replay takes what it has taken.
-            learnt = self.limits.clipped(value) if sums is None else value
-            growth = learn_arm(memory, self.dimension, arm, weight, learnt)
-            if sums is not None:
-                sums.add_arm(arm, weight, value)
-        elif sums is None:
-            growth = learn_one(memory, made.chosen(slot), weight, self.limits.clipped(value))
-        else:  # one call instead of two: calling compiled code is half the time of a reward
-            first = made._arms + self.dimension * (1 + slot)
-            growth = sums.add_and_learn(memory, made._values, first, weight, value)
+            reward = self.limits.clipped(reward)
+            if arm < 0:
+                growth: float = learn_one(memory, values[at : at + self.dimension], weight, reward)
+            else:
+                growth = learn_arm(memory, self.dimension, arm, weight, reward)
+        elif arm < 0:  # one call instead of two: calling compiled code is half the time of a reward
+            growth = sums.add_and_learn(memory, values, at, weight, reward)
+        else:
+            growth = learn_arm(memory, self.dimension, arm, weight, reward)
+            sums.add_arm(arm, weight, reward)
         self.updates += 1
         if growth >= 0.0:
             self.growth += growth
-        if self.observed >= self.refit_at:
+        if self.released_count + self.local_count >= self.refit_at:
             self._refit()
             return True
         if self.updates >= REFRESH_EVERY or growth < 0.0:  # V can't shrink: rounding made V⁻¹ indefinite
             self._derive()
         return False
 
-    def learn_slate(self, made: Decision, slate: Slate, rewards: Any) -> bool:
+    def learn_together(self, decision: Decision, rewards: Mapping[int, float | None]) -> bool:
         """`learn` for all slots in one call, to the same bits; False if that can't be, and nothing is done.
 
-        It can where a list of floats within limits comes first, and no sizes are learnt meanwhile.
+        It can where rewards of all slots come at once, and no sizes are learnt meanwhile.
         """
-        count, sums, limits = len(slate.shown), self.sums, self.limits
-        first = type(rewards) is list and len(rewards) == len(slate.waiting) == count
+        count, sums, limits = len(decision.weights), self.sums, self.limits
         observed, updates = self.local_count + count, self.updates + count
         quiet = self.released_count + observed < self.refit_at and updates < REFRESH_EVERY
-        quiet = quiet and self.aging is None
-        if not (first and quiet) or sums is None or sums.bounds is not None or self.actions is not None:
+        fits = len(rewards) == count > 1 and quiet and self.aging is None and self.actions is None
+        if not fits or sums is None or sums.bounds is not None or None in rewards.values():
             return False
-        given = np.array([*rewards, self.growth])
-        if given.dtype is not FLOAT:
-            return False
-        weights, at = self._as_array(slate.weights), made._arms + self.dimension
-        low, high = limits.low, limits.high
-        if not sums.add_and_learn_slate(self.learner.memory, made._values, at, weights, given, low, high):
+        learnt = np.array([*rewards.values(), self.growth])  # in the order of slots
+        weights, at = self._as_array(decision.weights), decision.values.size - self.dimension * count
+        low, high, memory = limits.low, limits.high, self.learner.memory
+        if not sums.add_and_learn_slate(memory, decision.values, at, weights, learnt, low, high):
             return False
         self.local_count, self.updates = observed, updates
-        growth = given.item(count)
+        growth = learnt.item(count)
         if growth >= 0.0:
             self.growth = growth
         else:
@@ -375,10 +394,7 @@ class Model:
     def change_actions(self, how: str, names: Sequence[str]) -> None:
         """Add or retire actions; what is known about the others stays."""
         assert self.actions is not None
-        if how != "add":
-            self.actions.retire(names)
-            return
-        self.actions.add(names)
+        self.actions = self.actions.changed(how, names)
         if len(self.actions) > self.dimension:
             self._grow(len(self.actions))
 

@@ -1,26 +1,26 @@
 """The part of a database that holds one agent, kept in step with it: its settings, log, ledger and snapshots.
 
-Opening takes the newest sound snapshot and replays the steps after it. A decision is not computed again: the
-log has what was drawn, so that the decision that was returned is the one that counts, on any machine.
-Rewards, releases and messages from peers are learnt again, which gives the same bits as the first time. A
-private agent's ledger needs no replay: its rows were written in the same transactions.
+Opening takes the newest sound snapshot and applies the steps after it, as they were applied the first time. A
+decision is not computed again: the log has what was drawn, so that the decision that was returned is the one
+that counts, on any machine. A private agent's ledger needs no replay: its rows were written in the same
+transactions.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-import numpy as np
-
-from fedfairx.agent.decision import Decision
+from fedfairx.agent.actions import as_arms
+from fedfairx.agent.core import Core
 from fedfairx.agent.options import Options
-from fedfairx.agent.settings import SCHEMA, AgentSettings, plain_value, read_value, stored_schema
-from fedfairx.agent.slots import Slate
-from fedfairx.agent.state import AgentState, Parts
+from fedfairx.agent.settings import CUSTOM, SCHEMA, AgentSettings, plain_value, read_value, stored_schema
+from fedfairx.agent.state import AgentState
+from fedfairx.core.merit import Merit
+from fedfairx.core.slates import as_weights
 from fedfairx.errors import FedFairXError, InvalidInput, StateError, StorageError, StorageUnavailable, require
 from fedfairx.features import Schema
 from fedfairx.privacy import (
@@ -30,7 +30,6 @@ from fedfairx.privacy import (
     KeyedNoise,
     NonPrivateSums,
     Privatizer,
-    Release,
     new_key,
 )
 from fedfairx.storage import erasure
@@ -43,13 +42,11 @@ from fedfairx.storage.agents import (
     store_feature_schema,
     update_settings,
 )
-from fedfairx.storage.amendments import KINDS
 from fedfairx.storage.database import damaged
-from fedfairx.storage.journal import Event, Journal, Made, Outcome
+from fedfairx.storage.journal import Entry, Journal
 from fedfairx.storage.open_log import leave_mark
 from fedfairx.storage.privacy_ledger import StoredLedger, StoredPersons
 from fedfairx.storage.queries import number_at
-from fedfairx.storage.records import unpacked_log
 from fedfairx.storage.transaction_log import Log
 
 SNAPSHOT_EVERY = 5000  # steps, at least, from one snapshot to the next
@@ -73,8 +70,73 @@ def find_store(log: Log, name: str | None) -> AgentStore | None:
     return None
 
 
-def make_store(log: Log, settings: AgentSettings, sharing: Budget | Bounds | None) -> AgentStore:
-    """Write the row of a new agent, inside a step. The caller takes its first snapshot."""
+@dataclass(frozen=True)
+class Asked:
+    """What a caller of `Agent.open` asks for: a new agent, or one that must be stored like that."""
+
+    name: str | None
+    dimension: int | None
+    schema: Schema | None
+    actions: Sequence[str] | None
+    options: Options | None
+    budget: Budget | None
+    keywords: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        alone = self.budget is None or self.bounds is None
+        text = "must be left out if a budget is given, which has its own"
+        require(alone, "bounds", text, self.bounds)
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """The options that are given as keywords."""
+        return {name: value for name, value in self.keywords.items() if value is not None}
+
+    @property
+    def bounds(self) -> Bounds | None:
+        return self.changed.get("bounds") if self.options is None else self.options.bounds
+
+    @property
+    def merit(self) -> Merit | None:
+        return self.changed.get("merit") if self.options is None else self.options.merit
+
+    @property
+    def all_options(self) -> Options:
+        """The options of a new agent."""
+        return Options.given(self.options, **self.changed)
+
+    def settings(self, place: str) -> AgentSettings:
+        """The settings of a new agent."""
+        if self.dimension is None and self.actions is None and self.schema is None:
+            which = f"no agent{'' if self.name is None else f' {self.name!r}'} in {place}"
+            raise InvalidInput(f"dimension, schema or actions must be given: there is {which}")
+        options, (dimension, arms) = self.all_options, as_arms(self.dimension, self.actions, self.schema)
+        budgeted = self.budget is not None or not options.private
+        require(budgeted, "budget", f"must be given for {options.composed.name}", None)
+        require(self.name is None or isinstance(self.name, str), "name", "must be a string", self.name)
+        return AgentSettings.of(
+            self.name or f"agent-{secrets.token_hex(4)}",
+            dimension,
+            None if arms is None else list(arms.names),
+            options.for_agent(arms_of_their_own=arms is not None),
+            None if self.schema is None else self.schema.to_dict(),
+        )
+
+    def sharing(self) -> Budget | Bounds | None:
+        """How a new agent's messages are bounded. A schema bounds contexts, if the budget does not."""
+        budget, options = self.budget, self.all_options
+        if budget is None:
+            return self.bounds
+        if self.schema is not None and not (budget.bounds or budget.centring):
+            nonnegative = not self.schema.has_numbers
+            bounds = Bounds.for_range(options.reward_range, norm=self.schema.norm, nonnegative=nonnegative)
+            budget = replace(budget, bounds=bounds)
+        return budget.with_slots(as_weights(options.slots))
+
+
+def make_store(log: Log, asked: Asked) -> AgentStore:
+    """Inside a transaction: write the row of a new agent. The caller takes its first snapshot."""
+    settings, sharing = asked.settings(log.database.place), asked.sharing()
     private = isinstance(sharing, Budget)
     described = {
         "schema": SCHEMA,
@@ -88,11 +150,19 @@ def make_store(log: Log, settings: AgentSettings, sharing: Budget | Bounds | Non
 
 
 class AgentStore:
-    """One agent in a log: its settings, its privatizer's ledger, its steps and snapshots."""
+    """One agent in a log: its settings, its privatizer's ledger, its steps and snapshots.
+
+    It is the agent's log (`AgentLog`).
+    """
 
     def __init__(self, log: Log, number: int, settings: dict[str, Any], secret: bytes | None) -> None:
         self.log = log
-        self.journal = Journal(log, number)
+        self.journal = journal = Journal(log, number)
+        self.lock, self.transaction, self.numbers = log.lock, log.transaction, log.numbers
+        self.prefixes = journal.origins
+        self.append, self.append_decisions = journal.append, journal.append_decisions
+        self.require_new, self.status_of = journal.require_new, journal.status_of
+        self.prefix = ""  # since `follow`
         schema = settings.get("schema")
         if schema != SCHEMA:
             raise StateError(
@@ -104,19 +174,25 @@ class AgentStore:
             self.settings = replace(self.settings, features=adopted_schema(self.journal))
         self._settings = settings
         self._secret = secret
-        self.parts: Parts  # set by the agent
+        self.core: Core  # set by the agent
         self._replayed: int | None = None  # the time of the step that is replayed
         self.snapshot_due = False  # after the next commit
         self.budgets = [Budget.from_dict(each) for each in settings["budgets"]]
         bounds = settings["bounds"]
         self.bounds = None if bounds is None else Bounds(**bounds)
+        self._runs: dict[int, Privatizer] = {}
+
+    @property
+    def time(self) -> int:
+        """The time of the transaction, in microseconds since 1970."""
+        return self.log.time
 
     def first_privatizer(self) -> Privatizer:
         """The privatizer of the first run; exact sums of records clipped to its bounds, if any."""
-        return self._privatizer(1) if self.budgets else NonPrivateSums(self.settings.dimension, self.bounds)
+        return self.run(1) if self.budgets else NonPrivateSums(self.settings.dimension, self.bounds)
 
-    def follow(self) -> str:
-        """Keep the agent in step with the log from now on; return the prefix of its ids to come."""
+    def follow(self) -> None:
+        """Keep the agent in step with the log from now on, and give it a prefix of its ids to come."""
         log, number = self.log, self.journal.agent
         if number not in log.prefixes:  # else this process has had the log since then, and nobody else
             log.prefixes[number] = self.journal.begin_incarnation()
@@ -126,7 +202,7 @@ class AgentStore:
         log.committed[number] = self._after_commit
         self.journal.long_after = self._snapshot_soon
         log.agents.add(number)
-        return log.prefixes[number]
+        self.prefix = log.prefixes[number]
 
     def close(self) -> None:
         """Detach the agent from the log, which is closed with its last agent."""
@@ -149,36 +225,44 @@ class AgentStore:
         log = self.log
         return [(log.restorers, self.restore), (log.closing, self._before_close)]
 
-    def refuse_others(
-        self,
-        kept: Options,
-        sharing: Budget | Bounds | None,
-        *,
-        dimension: int | None,
-        options: Options | None,
-        keywords: dict[str, Any],
-    ) -> None:
+    def options(self, merit: Merit | None) -> Options:
+        """The stored options; a function of the user's own must be given as `merit`."""
+        return self.settings.options(merit if self.settings.merit["kind"] == CUSTOM else None)
+
+    def refuse_others(self, asked: Asked) -> None:
         """Refuse settings that differ from the stored ones."""
-        settings, last = self.settings, self.budgets[-1] if self.budgets else None
-        if isinstance(sharing, Budget) and last is not None and last.share is not None:
-            sharing = sharing.among(last.share.members)  # changes with the roster
-        if isinstance(sharing, Budget) and sharing != last:
-            raise InvalidInput(f"budget must be the stored one, {last}, got budget={sharing}")
-        if isinstance(sharing, Bounds) and sharing != self.bounds:
-            raise InvalidInput(f"bounds must be the stored ones, {self.bounds}, got bounds={sharing}")
-        if dimension is not None and settings.actions is not None:
-            raise InvalidInput(f"dimension must be left out: this agent has actions, got {dimension=}")
-        require(dimension in (None, settings.dimension), "dimension", _stored(settings.dimension), dimension)
+        settings, stored = self.settings, self.options(asked.merit)
+        self._refuse_sharing(asked, stored)
+        size = asked.dimension if settings.features is None else None
+        if size is not None and settings.actions is not None:
+            raise InvalidInput(f"dimension must be left out: this agent has actions, got dimension={size}")
+        require(size in (None, settings.dimension), "dimension", _stored(settings.dimension), size)
+        options, keywords = asked.options, asked.changed
         if options is None and not keywords:
             return
-        asked = set(keywords) if options is None else {item.name for item in fields(AgentSettings)}
-        meant = options or Options(**{"rule": kept.rule, **keywords})
-        meant = meant.for_agent(arms_of_their_own=settings.actions is not None)
+        names = set(keywords) if options is None else {item.name for item in fields(AgentSettings)}
+        options = options or Options(**{"rule": stored.rule, **keywords})
+        options = options.for_agent(arms_of_their_own=settings.actions is not None)
         arms = settings.name, settings.dimension, settings.actions
-        other = AgentSettings.of(*arms, meant, settings.features)
+        other = AgentSettings.of(*arms, options, settings.features)
         for item in fields(AgentSettings):
             one, two = getattr(settings, item.name), getattr(other, item.name)
-            require(item.name not in asked or one == two, item.name, _stored(one), two)
+            require(item.name not in names or one == two, item.name, _stored(one), two)
+
+    def _refuse_sharing(self, asked: Asked, options: Options) -> None:
+        """Refuse another budget, or other bounds."""
+        budget, last = asked.budget, self.budgets[-1] if self.budgets else None
+        if budget is not None:
+            if self.settings.features is not None and budget.bounds is None and last is not None:
+                budget = replace(budget, bounds=last.bounds)
+            budget = budget.with_slots(as_weights(options.slots))
+            if last is not None and last.share is not None:
+                budget = budget.among(last.share.members)  # changes with the roster
+            if budget != last:
+                raise InvalidInput(f"budget must be the stored one, {last}, got budget={budget}")
+        elif asked.bounds is not None and asked.bounds != self.bounds:
+            text = f"bounds must be the stored ones, {self.bounds}, got bounds={asked.bounds}"
+            raise InvalidInput(text)
 
     def adopt(self, schema: Schema) -> None:
         """Store what the columns mean of an agent that was made without a schema, before it is restored.
@@ -207,47 +291,49 @@ class AgentStore:
             raise damaged(self.journal.place, f"it can't be read, {said}") from None
 
     def _restore(self, whole: bool) -> None:
-        parts = self.parts
+        core, journal = self.core, self.journal
+        self._runs.clear()
         at, body = self._snapshot_to_start_from(whole)
         state = read_value(body, AgentState, "snapshot")
         if state.features is None:
             state = replace(state, features=self.settings.features)  # from before `adopt`
-        if self.budgets:
-            first = 1 if state.base is None else state.base.run
-            privatizer = self._privatizer(int(body["runs"]), first)
-        else:
-            if state.privatizer is None:
-                raise StateError("snapshot.privatizer must be an object, got null")
-            dimension = parts.model.dimension
-            if state.actions is not None:
-                dimension = len(state.actions)
-            elif state.features is not None:
-                dimension = stored_schema(state.features).width
-            privatizer = NonPrivateSums.from_state(state.privatizer, dimension=dimension, bounds=self.bounds)
-        pending = {made.seq: self._decision(made) for made in self.journal.made(body["pending"])}
-        for number, made in pending.items():
-            if made.slate is not None:
-                for outcome in self.journal.slot_outcomes(number, before=at):
-                    made.slate.end(outcome.slot - 1, outcome.reward, outcome.status)
-        steps: Iterable[Made | Outcome | Event] = self.journal.steps(at)
+        privatizer = self._privatizer_of(state, body["runs"])
+        pending = list(journal.waiting(body["pending"], before=at))
+        entries: Iterable[Entry] = journal.entries(at)
         if self.log.end - at <= FEW:
-            steps = list(steps)  # read all before anything changes
-        said = self.journal.amendments(self.log.database.execute)
-        parts.exchange.set_privatizer(privatizer)
-        parts.restore(state)
-        parts.pending.clear()
-        parts.pending.update(pending)
-        if parts.model.schema is not None:
-            for made in pending.values():
-                made.grow(parts.model.dimension)  # those from before a later version are shorter
+            entries = list(entries)  # read all before anything changes
+        amended = journal.amendments(self.log.database.execute)
+        core.restore(state, privatizer, pending)
+        journal.unsaved = 0
         try:
-            self.journal.unsaved = 0
-            for step in steps:
-                self._replayed = step.time
-                self._replay(step, undone=said.is_undone(step.seq))
-                self.journal.unsaved += 1
+            for entry in entries:
+                self._replayed = entry.time
+                self._replay(entry, undone=amended.is_undone(entry.number))
+                journal.unsaved += 1
         finally:
             self._replayed = None
+
+    def _replay(self, entry: Entry, *, undone: bool) -> None:
+        try:
+            if undone:
+                self.core.apply_undone(entry.step)
+            else:
+                self.core.apply(entry.step)
+        except KeyError:
+            raise damaged(self.journal.place, f"step {entry.number} belongs to no decision") from None
+
+    def _privatizer_of(self, state: AgentState, runs: int) -> Privatizer:
+        """The privatizer as of a snapshot."""
+        if self.budgets:
+            return self._chain(int(runs), 1 if state.base is None else state.base.run)
+        if state.privatizer is None:
+            raise StateError("snapshot.privatizer must be an object, got null")
+        dimension = self.core.model.dimension
+        if state.actions is not None:
+            dimension = len(state.actions)
+        elif state.features is not None:
+            dimension = stored_schema(state.features).width
+        return NonPrivateSums.from_state(state.privatizer, dimension=dimension, bounds=self.bounds)
 
     def _snapshot_to_start_from(self, whole: bool) -> tuple[int, dict[str, Any]]:
         numbers = self.journal.snapshot_numbers()
@@ -261,92 +347,29 @@ class AgentStore:
         """The time of the step that is made or replayed, in microseconds since 1970."""
         return self.log.time if self._replayed is None else self._replayed
 
-    def _replay(self, step: Made | Outcome | Event, *, undone: bool) -> None:
-        """Take a step again; if a rollback has undone it, learn nothing from it."""
-        parts = self.parts
-        if isinstance(step, Made):
-            parts.pending[step.seq] = self._decision(step)
-            parts.draws.advance()
-        elif isinstance(step, Outcome):
-            made = parts.pending.get(step.decision)
-            if made is None:
-                raise damaged(self.journal.place, f"step {step.seq} belongs to no decision")
-            if step.slot == 0:
-                del parts.pending[step.decision]
-            elif made.slate is not None:
-                made.slate.end(step.slot - 1, step.reward, step.status)
-            if made.slate is not None and step.slot == 0:  # the sum of its slots
-                return
-            if step.reward is not None and not undone:
-                parts.learn(made, step.reward, max(step.slot - 1, 0))
-            elif step.status == "deleted" and parts.model.sums is None:
-                parts.model.local_count += 1  # its messages count a blank record in its place
-        elif step.kind in KINDS:
-            pass
-        elif undone and step.kind == "release" and parts.model.sums is not None:
-            parts.model.sums.spent = int(step.body)  # a number is not used twice
-        elif undone and step.kind not in ("actions", "part"):
-            pass
-        elif step.kind in ("learn", "learn weighted"):
-            rows, rewards = unpacked_log(step.body)
-            weights = np.ones(len(rows))
-            if step.kind == "learn weighted":
-                rows, weights = rows[:, :-1].copy(), rows[:, -1]
-            for row, weight, reward in zip(rows, weights.tolist(), rewards.tolist(), strict=True):
-                shown = row if parts.model.actions is None else row[0]
-                parts.learn(parts.shown(0, shown, weight=weight), reward)
-        elif step.kind == "age":
-            parts.model.age()
-        elif step.kind == "release":
-            parts.exchange.release_again(int(step.body))
-        elif step.kind == "absorb":
-            sent = json.loads(step.body)
-            parts.exchange.absorb({n: Release.from_bytes(bytes.fromhex(text)) for n, text in sent.items()})
-        elif step.kind == "actions":
-            change = json.loads(step.body)
-            parts.change_actions(change["how"], change["names"])
-        elif step.kind == "schema":
-            parts.extend_schema(stored_schema(json.loads(step.body)))
-        elif step.kind == "part":
-            parts.exchange.drop(json.loads(step.body))
-        elif step.kind == "epoch":
-            parts.exchange.begin_epoch(self._run(int(step.body)), int(step.body))
-        elif step.kind == "total":
-            text, members = json.loads(step.body)
-            parts.exchange.add_total(Release.from_bytes(bytes.fromhex(text)), int(members))
-        elif step.kind == "run":
-            parts.exchange.begin_run(self._run(int(step.body)))
-        else:
-            raise StateError(f"{self.journal.place} holds a step of an unknown kind, {step.kind!r}")
-
-    def _decision(self, made: Made) -> Decision:
-        slate, name = None, None if made.names is None else made.names[made.action]
-        values = np.concatenate([made.policy, made.theta, *made.contexts])
-        if made.slots is not None:
-            slate = Slate.from_json(made.slots, made.names)
-        origin = self.journal.origins.of(made.seq) or ""
-        decision = Decision(
-            made.seq, made.action, values, made.policy.size, name, origin, made.time, made.propensity, slate
-        )
-        decision.drawn = made.drawn
-        return decision
-
     def _read_budgets(self) -> None:
         settings = read_agent(self.log, self.journal.agent).settings
         self.budgets = [Budget.from_dict(each) for each in settings["budgets"]]
 
     # --- privacy -------------------------------------------------------------------------------------
 
-    def _privatizer(self, runs: int, first: int = 1) -> Privatizer:
+    def _chain(self, runs: int, first: int = 1) -> Privatizer:
         """The privatizer of the last of `runs` runs, chained to those before it, back to the `first`."""
-        made = self._run(first)
-        for run in range(first + 1, runs + 1):
-            sent = made.spent > 0
-            made = ContinuedPrivatizer(self._run(run), before=made) if sent else self._run(run)
-        return made
+        privatizer = self.run(first)
+        for number in range(first + 1, runs + 1):
+            sent = privatizer.spent > 0
+            privatizer = (
+                ContinuedPrivatizer(self.run(number), before=privatizer) if sent else self.run(number)
+            )
+        return privatizer
 
-    def _run(self, run: int) -> Privatizer:
+    def run(self, number: int) -> Privatizer:
         """The privatizer of one run, with its ledger and its noise key in the database."""
+        if number not in self._runs:
+            self._runs[number] = self._make_run(number)
+        return self._runs[number]
+
+    def _make_run(self, run: int) -> Privatizer:
         if self._secret is None:
             raise StateError(f"{self.journal.place} has no noise key, so this agent can't continue privately")
         number, name = self.journal.agent, self.settings.name
@@ -357,12 +380,14 @@ class AgentStore:
             persons=StoredPersons(self.log, number, run),
         )
 
-    def new_run(self, budget: Budget) -> tuple[Privatizer, int]:
-        """Store one more budget, inside a step; return its privatizer and its number."""
-        self.budgets.append(budget)
+    def new_run(self, privatizer: Privatizer | Budget) -> tuple[Privatizer, int]:
+        """Inside a transaction: store one more budget; return its privatizer and its number."""
+        if not isinstance(privatizer, Budget):
+            raise InvalidInput("privatizer must be a Budget: this agent's ledger is in its database")
+        self.budgets.append(privatizer)
         settings = self._settings | {"budgets": [each.to_dict() for each in self.budgets]}
         update_settings(self.log, self.journal.agent, settings)
-        return self._run(len(self.budgets)), len(self.budgets)
+        return self.run(len(self.budgets)), len(self.budgets)
 
     # --- into the log --------------------------------------------------------------------------------
 
@@ -383,7 +408,7 @@ class AgentStore:
         self.journal.write_snapshot(self._snapshot())
 
     def _snapshot(self) -> dict[str, Any]:
-        return {**plain_value(self.parts.state(whole=False)), "runs": len(self.budgets)}
+        return {**plain_value(self.core.state(whole=False)), "runs": len(self.budgets)}
 
     def _after_commit(self) -> None:
         if self.log.mark_due:
@@ -406,7 +431,7 @@ class AgentStore:
         unsaved = self.journal.unsaved + steps
         if unsaved < SNAPSHOT_EVERY:
             return False
-        return unsaved >= max(len(self.parts.pending), self.parts.model.dimension**2 // PAIRS)
+        return unsaved >= max(len(self.core.pending), self.core.model.dimension**2 // PAIRS)
 
     # --- dropping contexts ---------------------------------------------------------------------------
 
@@ -423,22 +448,22 @@ class AgentStore:
     def _drop_some(self, limit: int) -> int:
         """Drop the content of rows that a drop in the log covers, behind two snapshots."""
         with self.log.lock:
-            said, snapshots = self.journal.amendments(), self.journal.snapshot_numbers()
-            if not said.dropped:
+            old, snapshots = self.journal.amendments().dropped, self.journal.snapshot_numbers()
+            if not old.dropped:
                 return 0
             if len(snapshots) < 2:
                 self.take_snapshot()
-            with self.log.step():
-                return erasure.Old(said.whole_from, said.before, snapshots[0], said.until).drop(
-                    self.journal, limit
-                )
+            with self.log.transaction:
+                rows = erasure.Old(old.whole_from, old.before, snapshots[0], old.until)
+                return rows.drop(self.journal, limit)
 
     def _plan_drop(self, before: float, rule: str) -> bool:
         """Write a drop of the rows from before a time (seconds since 1970), if there are any; whether."""
         journal = self.journal
         said = journal.amendments()
-        bound, until = max(number_at(journal, before), said.before), max(int(before * 1e6), said.until)
-        start = erasure.first_with_content(journal, after=said.whole_from, before=bound)
+        last = said.dropped
+        bound, until = max(number_at(journal, before), last.before), max(int(before * 1e6), last.until)
+        start = erasure.first_with_content(journal, after=last.whole_from, before=bound)
         later = self._sound_snapshots(bound)
         old = erasure.Old(start, bound, min(later, default=self.log.end), until)
         count = old.count(journal)
@@ -449,7 +474,7 @@ class AgentStore:
                 return True
             if not self._sound_snapshots(bound):
                 self.take_snapshot()
-            with self.log.step():
+            with self.log.transaction:
                 first = self._sound_snapshots(bound)[0]
                 erasure.append_drop(journal, old, count=count, rule=rule, snapshot=first)
         return True

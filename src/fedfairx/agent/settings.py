@@ -22,7 +22,8 @@ from fedfairx.util.canonical_json import digest_of
 from fedfairx.util.files import write_atomically
 
 FORMAT = "fedfairx-agent"
-SCHEMA = 7
+SCHEMA = 7  # of agents in databases
+FILE_SCHEMA = 8
 _MERITS: dict[str, type[Merit]] = {
     "exponential": Exponential,
     "affine": Affine,
@@ -224,7 +225,7 @@ def write(body: dict[str, Any], path: str | os.PathLike[str]) -> None:
     Only its owner may read it (mode 0600). The digest reveals a damaged file.
     """
     try:
-        text = json.dumps({"format": FORMAT, "schema": SCHEMA, "digest": digest_of(body), "agent": body})
+        text = json.dumps({"format": FORMAT, "schema": FILE_SCHEMA, "digest": digest_of(body), "agent": body})
     except ValueError:
         raise StateError("this agent's state can't be saved: it holds NaN or infinity") from None
     write_atomically(path, text + "\n")
@@ -243,9 +244,11 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     schema = document.get("schema")
     if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
         raise StateError("the file has no schema number")
-    if schema != SCHEMA:  # no earlier one was in a release
-        which = "update it" if schema > SCHEMA else "an earlier version wrote the file"
-        raise StateError(f"the file has schema {schema}, and this fedfairx reads schema {SCHEMA}: {which}")
+    if schema != FILE_SCHEMA:  # no earlier one was in a release
+        which = "update it" if schema > FILE_SCHEMA else "an earlier version wrote the file"
+        raise StateError(
+            f"the file has schema {schema}, and this fedfairx reads schema {FILE_SCHEMA}: {which}"
+        )
     body = document.get("agent")
     try:
         sound = isinstance(body, dict) and document.get("digest") == digest_of(body)

@@ -144,6 +144,15 @@ def as_persons(persons: Iterable[str | int] | None, count: int) -> Sequence[str 
     return whose
 
 
+def as_row_weights(weights: Iterable[float], rows: int) -> Array:
+    """The weight of the slot that each of `rows` rows of a log was shown in."""
+    numbers = as_floats(list(weights) if isinstance(weights, Iterable) else weights)
+    fits = numbers is not None and numbers.shape == (rows,) and bool(((numbers >= 0) & (numbers <= 1)).all())
+    require(fits, "weights", f"must be {rows} numbers from 0 to 1, one for each row", "something else")
+    assert numbers is not None
+    return numbers
+
+
 def check_next_run(privatizer: Privatizer, *, before: Guarantee, dimension: int, name: str) -> None:
     """Check the privatizer of an agent's next run, after one that claimed `before`."""
     check_privatizer(privatizer, dimension=dimension, name=None)

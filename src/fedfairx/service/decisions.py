@@ -18,9 +18,9 @@ from msgspec import UNSET
 
 from fedfairx.agent.actions import not_offered
 from fedfairx.agent.agent import Agent
-from fedfairx.agent.decision import Decision
 from fedfairx.core.json_numbers import read_matrices
 from fedfairx.core.slates import ONE, Weights, as_weights
+from fedfairx.decision import Decision, DecisionNote
 from fedfairx.errors import InvalidInput, require
 from fedfairx.features import Encoded
 from fedfairx.service import schemas
@@ -28,7 +28,7 @@ from fedfairx.service.feature_table import CONTEXTS, FeatureTable
 from fedfairx.service.problems import ProblemError
 from fedfairx.service.schemas import Action, DecisionRequest
 from fedfairx.service.settings import Settings
-from fedfairx.storage.records import DecisionNote, StoredDecision, StoredSlot
+from fedfairx.storage.records import StoredDecision, StoredSlot
 from fedfairx.util.arrays import Array
 from fedfairx.util.places import inside, kind_of, place, require_different
 
@@ -108,12 +108,12 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def of_each(items: Iterable[Item], step: Callable[[Item], Result], *, batch: bool) -> list[Result]:
-    """The step's result for each decision of a request; in a batch, an error has the decision's place."""
+def of_each(items: Iterable[Item], task: Callable[[Item], Result], *, batch: bool) -> list[Result]:
+    """The task's result for each decision of a request; in a batch, an error has the decision's place."""
     results = []
     for index, item in enumerate(items):
         try:
-            results.append(step(item))
+            results.append(task(item))
         except InvalidInput as error:
             raise (inside(place("decisions", index), error) if batch else error) from None
     return results
@@ -280,7 +280,7 @@ def _place(one: str | int, ids: list[str] | None, places: dict[str, int], count:
 
 
 class PlainDecisions(msgspec.Struct, frozen=True):
-    """The step that makes decisions for contexts (B, K, d): `decide` for requests that have nothing else."""
+    """The task that makes decisions for contexts (B, K, d): `decide` for requests that have nothing else."""
 
     contexts: Array
 
@@ -310,10 +310,10 @@ class PlainDecisions(msgspec.Struct, frozen=True):
         return int(self.contexts.size * self.contexts.shape[-1])
 
     @staticmethod
-    def together(agent: Agent, steps: Sequence[PlainDecisions]) -> list[list[schemas.DecisionMade]]:
-        """Take steps of one kind in one call: the same decisions, or an error, and nothing has happened."""
-        made = iter(PlainDecisions(np.concatenate([step.contexts for step in steps]))(agent))
-        return [list(islice(made, len(step.contexts))) for step in steps]
+    def together(agent: Agent, tasks: Sequence[PlainDecisions]) -> list[list[schemas.DecisionMade]]:
+        """Take tasks of one kind in one call: the same decisions, or an error, and nothing has happened."""
+        made = iter(PlainDecisions(np.concatenate([task.contexts for task in tasks]))(agent))
+        return [list(islice(made, len(task.contexts))) for task in tasks]
 
 
 @lru_cache(8)  # most decisions of a service have the same
@@ -355,7 +355,7 @@ def decide(
     ]
     made = []
     for asked, note, one in zip(ready, notes, _draw(agent, ready, notes), strict=True):
-        if one.slate is None:
+        if one.weights is ONE:
             policy = _policy(asked, one)
             made.append(_answer(asked, one.id, one.action, one.probability, policy, note.mode, version))
         else:

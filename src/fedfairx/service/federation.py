@@ -222,7 +222,7 @@ class Membership:
     # --- releasing -----------------------------------------------------------------------------------
 
     def release_if_due(self, agent: Agent) -> None:
-        """Release if a round of the schedule was reached: the last step of a group of the write queue."""
+        """Release if a round of the schedule was reached: the last task of a group of the write queue."""
         if self.over is not None:
             self._say_once(self.over)
             return

@@ -1,4 +1,4 @@
-"""One agent behind the endpoints: it puts steps into the write queue, and reads the journal."""
+"""One agent behind the endpoints: it puts tasks into the write queue, and reads the journal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fedfairx.service.logs import AgentLog
 from fedfairx.service.metrics import AgentMetrics
 from fedfairx.service.problems import ProblemError
 from fedfairx.service.settings import OF_RUNNING, Settings
-from fedfairx.service.write_queue import Step, WriteQueue
+from fedfairx.service.write_queue import Task, WriteQueue
 from fedfairx.storage.erasure import Deletion, Rollback
 from fedfairx.storage.journal import Journal
 from fedfairx.storage.records import StoredDecision
@@ -77,7 +77,7 @@ class ServedAgent:
         self.fixed_slots = agent.private or membership is not None
         self.archived = False
         self.closed = False
-        self.users = 0  # requests and steps that use it now
+        self.users = 0  # requests and tasks that use it now
         self.used = time.monotonic()  # when one last did
         self._logger, self._logged = AgentLog(agent.name), set[str]()  # warnings that were logged
         self._last = None if membership is None else membership.release_if_due
@@ -90,11 +90,11 @@ class ServedAgent:
         """Query the journal, which sees only what is committed, in a thread."""
         return await asyncio.to_thread(question, self.journal)
 
-    async def write(self, step: Step[Found], *, short: bool = False) -> Found:
-        """Run a step in the service's write queue, and return its outcome once it is on disk."""
+    async def write(self, task: Task[Found], *, short: bool = False) -> Found:
+        """Run a task in the service's write queue, and return its outcome once it is on disk."""
         self.users += 1
         try:
-            return await self.write_queue.do(self.agent, step, last=self._last, short=short)
+            return await self.write_queue.do(self.agent, task, last=self._last, short=short)
         finally:
             self.users -= 1
 
@@ -161,7 +161,7 @@ class ServedAgent:
     def _parse(
         self, body: bytes, *, batch: bool, plain: bool
     ) -> PlainDecisions | list[DecisionInput | AmongAll]:
-        """Read the decisions that a body asks for; those that have contexts only as one step, if `plain`."""
+        """Read the decisions that a body asks for; those that have contexts only as one task, if `plain`."""
         settings, features, slots = self.settings, None if self.featureless else self.features, self.slots
         contexts = decisions.parse_plain(body, features, settings, slots, batch=batch) if plain else None
         if contexts is not None:
@@ -203,14 +203,14 @@ class ServedAgent:
         if self.archived:
             raise ProblemError("archived", "This agent is archived: it can be read, and takes late rewards.")
 
-    async def _change_actions(self, step: Step[Found]) -> Found:
+    async def _change_actions(self, task: Task[Found]) -> Found:
         self._refuse_archived()
         if not self.featureless:
             raise ProblemError(
                 "features", "The actions of this service come with each request, with their features."
             )
         try:
-            return await self.write(step)
+            return await self.write(task)
         except InvalidInput as error:
             raise ProblemError("conflict", f"{error}.") from None
 
@@ -221,7 +221,7 @@ class ServedAgent:
         given = {one.decision_id: decisions.given_in(one) for one in rewards}
         persons = {one.decision_id: one.person for one in rewards}
 
-        def observe(left: Sequence[str]) -> Step[None]:
+        def observe(left: Sequence[str]) -> Task[None]:
             wanted = {identity: given[identity] for identity in left}
             return lambda agent: decisions.observe(agent, wanted, persons)
 
@@ -262,19 +262,19 @@ class ServedAgent:
     async def _end(
         self,
         identities: Sequence[str],
-        step: Callable[[Sequence[str]], Step[None]],
+        task: Callable[[Sequence[str]], Task[None]],
         lack: Callable[[StoredDecision], int],
     ) -> Sequence[str]:
         """End decisions or slots of theirs, all or none; return the decisions that this was new to.
 
-        step: ends some of them.
+        task: ends some of them.
         lack: how many outcomes a decision still lacks; it refuses one that has ended otherwise.
         """
         _refuse_twice(identities)
         left, before = identities, math.inf
         while left:
             try:
-                await self.write(step(left), short=len(left) == 1 and self.agent.dimension <= WIDE)
+                await self.write(task(left), short=len(left) == 1 and self.agent.dimension <= WIDE)
                 break
             except (AlreadyObserved, UnknownDecision):
                 lacks = {stored.id: lack(stored) for stored in await self.stored(left)}
@@ -328,12 +328,12 @@ class ServedAgent:
         """Take `OF_RUNNING` from these settings, which `store` stores."""
         before = self.agent.window, self.agent.default_reward
 
-        def step(agent: Agent) -> None:
+        def task(agent: Agent) -> None:
             agent.set_window(settings.window, settings.default_reward)
             store(agent.journal.log)
 
         try:
-            await self.write(step)
+            await self.write(task)
         except BaseException:
             self.agent.set_window(*before)
             raise

@@ -69,7 +69,7 @@ class Service:
                     await served.drop_contexts(time.time() - seconds)
 
     async def close(self) -> None:
-        """Finish waiting steps, and close the agents and the log."""
+        """Finish waiting tasks, and close the agents and the log."""
         await self.write_queue.close()
         await asyncio.to_thread(self.agents.close)
         await asyncio.to_thread(self.log.close)

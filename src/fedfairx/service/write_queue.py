@@ -1,20 +1,20 @@
 """The write queue: the only place that changes agents.
 
-Requests put their steps into the queue, each with its agent. One thread takes all waiting steps, runs them
+Requests put their tasks into the queue, each with its agent. One thread takes all waiting tasks, runs them
 one after the other in one transaction of the log and commits it; only then are they acknowledged. While it
-writes, the next steps gather, so that one flush of the disk serves all of them (group commit), and the event
-loop does not wait for a disk. There is one exception: a short step of the only request under way runs at
+writes, the next tasks gather, so that one flush of the disk serves all of them (group commit), and the event
+loop does not wait for a disk. There is one exception: a short task of the only request under way runs at
 once in the event loop's own thread, if the last group took less than `SHORT` seconds and no snapshot is due.
 It takes half of the time without two changes of threads, and requests that come meanwhile wait for one commit
-at most. If another process is writing, the step is undone after a moment, and waits in the queue.
+at most. If another process is writing, the task is undone after a moment, and waits in the queue.
 
-Agents take turns. When the steps of one agent have taken more than `TURN` seconds of a group and another
-agent waits, the group ends there and is committed. The steps that are left wait again, each agent's in their
+Agents take turns. When the tasks of one agent have taken more than `TURN` seconds of a group and another
+agent waits, the group ends there and is committed. The tasks that are left wait again, each agent's in their
 order. The next group is that of the other agents.
 
-A step that is refused changes nothing, and the others go on. When the commit fails, the whole group is
-undone, in memory and on disk, and all of its steps fail; for a moment new steps are then refused at once,
-instead of each waiting for a storage that is unavailable. When a step fails for another reason, the steps of
+A task that is refused changes nothing, and the others go on. When the commit fails, the whole group is
+undone, in memory and on disk, and all of its tasks fail; for a moment new tasks are then refused at once,
+instead of each waiting for a storage that is unavailable. When a task fails for another reason, the tasks of
 other agents run again without those of its agent.
 """
 
@@ -39,21 +39,21 @@ from fedfairx.storage.transaction_log import Log
 
 Owner = TypeVar("Owner")
 Outcome = TypeVar("Outcome")
-Step = Callable[[Agent], Outcome]
+Task = Callable[[Agent], Outcome]
 _Waiting = tuple[Any, Callable[[Any], Any], Callable[[Any], None] | None, asyncio.Future[Any]]
 
-MOST = 1_000  # steps in a transaction, which bounds the wait of the first
-PAUSE = 0.5  # seconds for which steps are refused after the storage failed
+MOST = 1_000  # tasks in a transaction, which bounds the wait of the first
+PAUSE = 0.5  # seconds for which tasks are refused after the storage failed
 PROBED = 1.0  # seconds for which a successful probe counts
-SHORT = 0.005  # seconds of a group, after which a step may run in the event loop
-TURN = 0.05  # seconds of one agent's steps in a group, after which others that wait come first
-WORK = 20_000_000  # multiplications, at most, in one call that takes several steps: some 30 ms
+SHORT = 0.005  # seconds of a group, after which a task may run in the event loop
+TURN = 0.05  # seconds of one agent's tasks in a group, after which others that wait come first
+WORK = 20_000_000  # multiplications, at most, in one call that takes several tasks: some 30 ms
 PATIENCE = 5.0  # seconds after which a silent storage counts as unavailable
-LATER = object()  # in place of the outcome of a step that has not run
+LATER = object()  # in place of the outcome of a task that has not run
 
 
 class WriteQueue:
-    """Runs steps on agents, in groups, durably."""
+    """Runs tasks on agents, in groups, durably."""
 
     def __init__(self, log: Log, metrics: Metrics, *, limit: int) -> None:
         self.log = log
@@ -66,33 +66,33 @@ class WriteQueue:
         self.failed = -math.inf  # when the storage last failed, by the monotonic clock
         self._probed = -math.inf  # when a probe last succeeded
         self._took = math.inf  # seconds, by the last group
-        self._slow: set[int] = set()  # ids of owners whose steps of the last group took more than `TURN`
+        self._slow: set[int] = set()  # ids of owners whose tasks of the last group took more than `TURN`
         self._idle = asyncio.Event()
         self._idle.set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="write-queue")
 
     @property
     def available(self) -> bool:
-        """Whether a step may be tried: the storage did not fail within the last `PAUSE` seconds."""
+        """Whether a task may be tried: the storage did not fail within the last `PAUSE` seconds."""
         return time.monotonic() >= self.failed + PAUSE
 
     @property
     def waiting(self) -> int:
-        """Number of steps that wait."""
+        """Number of tasks that wait."""
         return len(self._waiting)
 
     async def do(
         self,
         owner: Owner,
-        step: Callable[[Owner], Outcome],
+        task: Callable[[Owner], Outcome],
         *,
         last: Callable[[Owner], None] | None = None,
         short: bool = False,
     ) -> Outcome:
-        """Run a step on its owner, an agent, and return its outcome once it is on disk.
+        """Run a task on its owner, an agent, and return its outcome once it is on disk.
 
-        last: runs once after all steps of the group in which this step is.
-        short: whether the step takes no longer than a commit does; its owner is an agent.
+        last: runs once after all tasks of the group in which this task is.
+        short: whether the task takes no longer than a commit does; its owner is an agent.
         """
         if self._closed:
             raise ProblemError("unavailable", "The service is being stopped.")
@@ -103,10 +103,10 @@ class WriteQueue:
         alone = not self._at_work and self.requests is not None and len(self.requests) == 1
         if alone and short and last is None and self._took < SHORT and self._free_for(owner):
             with suppress(Busy):
-                return self._do_here(owner, step)
+                return self._do_here(owner, task)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
-        self._waiting.append((owner, step, last, future))
+        self._waiting.append((owner, task, last, future))
         if not self._at_work:
             self._at_work = True
             self._idle.clear()
@@ -135,21 +135,21 @@ class WriteQueue:
         return True
 
     async def close(self) -> None:
-        """Finish waiting steps, and accept no more."""
+        """Finish waiting tasks, and accept no more."""
         self._closed = True
         await self._idle.wait()
         self._thread.shutdown()
 
     def _free_for(self, owner: Any) -> bool:
-        """Whether a step of this agent waits for nobody and no snapshot follows; if so, the log is taken."""
+        """Whether a task of this agent waits for nobody and no snapshot follows; if so, the log is taken."""
         return not owner.journal.long_after() and self.log.take_at_once()
 
-    def _do_here(self, owner: Owner, step: Callable[[Owner], Outcome]) -> Outcome:
-        """Run a step in this thread; raise `Busy` if another process is writing."""
+    def _do_here(self, owner: Owner, task: Callable[[Owner], Outcome]) -> Outcome:
+        """Run a task in this thread; raise `Busy` if another process is writing."""
         began = time.monotonic()
         try:
-            with self.log.step():
-                outcome = step(owner)
+            with self.log.transaction:
+                outcome = task(owner)
         except Busy:  # it was undone, and can wait in the queue
             raise
         except Exception as error:
@@ -178,7 +178,7 @@ class WriteQueue:
         work.add_done_callback(lambda done: self._acknowledge(loop, group, done.result()))
 
     def _do(self, group: list[_Waiting]) -> list[Any] | Exception:
-        """Run a group of steps: their outcomes or errors, or one error for all."""
+        """Run a group of tasks: their outcomes or errors, or one error for all."""
         began = time.monotonic()
         self._slow.clear()
         try:
@@ -203,14 +203,14 @@ class WriteQueue:
         return [outcomes[place] for place in range(len(group))]
 
     def _run(self, group: list[_Waiting]) -> list[Any] | Exception:
-        """Run steps in one transaction, until one agent has had its turn and another waits."""
+        """Run tasks in one transaction, until one agent has had its turn and another waits."""
         outcomes: list[Any] = []
         spent: defaultdict[int, float] = defaultdict(float)  # seconds of its turn, by id of the owner
         try:
-            with self.log.step():
-                for owner, steps in _calls(group):
+            with self.log.transaction:
+                for owner, tasks in _calls(group):
                     began = time.monotonic()
-                    outcomes += _take_steps(owner, steps)
+                    outcomes += _take_tasks(owner, tasks)
                     spent[id(owner)] += time.monotonic() - began
                     if spent[id(owner)] > TURN:
                         self._slow.add(id(owner))
@@ -257,43 +257,43 @@ class WriteQueue:
 
 
 def _calls(group: Iterable[_Waiting]) -> Iterator[tuple[Any, list[Any]]]:
-    """The steps of a group by calls, each with its owner: one step, or some of one kind up to `WORK`."""
+    """The tasks of a group by calls, each with its owner: one task, or some of one kind up to `WORK`."""
     for _, alike in groupby(group, _kind):
-        steps: list[Any] = []
+        tasks: list[Any] = []
         work = 0.0
-        for owner, step, *_ in alike:
-            own = getattr(step, "work", math.inf)
-            if steps and work + own > WORK:
-                yield owner, steps
-                steps, work = [], 0.0
-            steps.append(step)
+        for owner, task, *_ in alike:
+            own = getattr(task, "work", math.inf)
+            if tasks and work + own > WORK:
+                yield owner, tasks
+                tasks, work = [], 0.0
+            tasks.append(task)
             work += own
-        yield owner, steps
+        yield owner, tasks
 
 
 def _kind(waiting: _Waiting) -> tuple[int, object]:
-    """Steps that follow one another may be taken in one call if this is the same."""
-    owner, step, *_ = waiting
-    return id(owner), getattr(step, "kind", None)
+    """Tasks that follow one another may be taken in one call if this is the same."""
+    owner, task, *_ = waiting
+    return id(owner), getattr(task, "kind", None)
 
 
-def _take_steps(owner: Owner, steps: Sequence[Any]) -> list[Any]:
-    """The outcomes or errors of steps of one owner and kind.
+def _take_tasks(owner: Owner, tasks: Sequence[Any]) -> list[Any]:
+    """The outcomes or errors of tasks of one owner and kind.
 
-    Steps with a kind have `together`, which takes several in one call, to the same effect; where it is
+    Tasks with a kind have `together`, which takes several in one call, to the same effect; where it is
     refused, it has changed nothing, and each is taken by itself. `work` says how much one of them is.
     """
-    if len(steps) > 1:
+    if len(tasks) > 1:
         try:
-            return list(steps[0].together(owner, steps))
+            return list(tasks[0].together(owner, tasks))
         except StorageError:
             raise
         except FedFairXError:
             pass
     outcomes: list[Any] = []
-    for step in steps:
+    for task in tasks:
         try:
-            outcomes.append(step(owner))
+            outcomes.append(task(owner))
         except StorageError:
             raise
         except FedFairXError as error:
@@ -302,6 +302,6 @@ def _take_steps(owner: Owner, steps: Sequence[Any]) -> list[Any]:
 
 
 def _probe(log: Log) -> None:
-    """Write to the disk as any other step does, and change nothing."""
+    """Write to the disk as any other task does, and change nothing."""
     for change in ("+ 1", "- 1"):  # SQLite writes nothing for `version = version`
         log.write(f"UPDATE fedfairx SET version = version {change}")

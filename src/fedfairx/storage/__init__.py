@@ -1,11 +1,12 @@
 """The database of a durable agent: one log, one writer. See `docs/explanation/durability.md`."""
 
+from fedfairx.decision import DecisionNote
 from fedfairx.storage.api_keys import ApiKey, ApiKeys
 from fedfairx.storage.database import Database
 from fedfairx.storage.erasure import Deletion, Rollback
 from fedfairx.storage.journal import Journal
 from fedfairx.storage.open_log import open_database
-from fedfairx.storage.records import DecisionNote, StoredDecision
+from fedfairx.storage.records import StoredDecision
 from fedfairx.storage.transaction_log import Log
 
 __all__ = [

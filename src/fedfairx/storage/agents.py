@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from fedfairx.storage.database import damaged
 from fedfairx.storage.journal import Journal
 from fedfairx.storage.open_log import open_log
+from fedfairx.storage.rows import HEAD
 from fedfairx.storage.seals import seal_other
-from fedfairx.storage.transaction_log import Log, event_content
+from fedfairx.storage.transaction_log import Log
 
 
 class AgentRow(NamedTuple):
@@ -48,7 +49,7 @@ def read_agent(log: Log, agent: int) -> AgentRow:
 
 
 def add_agent(log: Log, name: str, settings: dict[str, Any], secret: bytes | None) -> int:
-    """Inside a step: store a new agent, and return its number."""
+    """Inside a transaction: store a new agent, and return its number."""
     (number,) = log.write("SELECT COALESCE(MAX(agent), 0) + 1 FROM agents")[0]
     row = (number, name, json.dumps(settings), secret)
     log.write("INSERT INTO agents VALUES (?, ?, ?, ?, ?)", (*row, seal_other(*row[:3])))
@@ -56,7 +57,7 @@ def add_agent(log: Log, name: str, settings: dict[str, Any], secret: bytes | Non
 
 
 def update_settings(log: Log, agent: int, settings: dict[str, Any]) -> None:
-    """Inside a step: store changed settings of an agent."""
+    """Inside a transaction: store changed settings of an agent."""
     ((name,),) = log.write("SELECT name FROM agents WHERE agent = ?", (agent,))
     text = json.dumps(settings)
     log.write(
@@ -86,7 +87,7 @@ def read_feature_schema(place: str | os.PathLike[str], *, agent: str | None = No
         )
         first: dict[str, Any] | None = json.loads(settings).get("features")
         if later or first:
-            return json.loads(event_content(later[0][0])) if later else first
+            return json.loads(later[0][0][HEAD:]) if later else first
         noted = read("SELECT body FROM feature_schemas WHERE agent = ?", (number,))
         return json.loads(noted[0][0]) if noted else None
     finally:
@@ -100,7 +101,7 @@ def store_feature_schema(journal: Journal, schema: dict[str, Any]) -> bool:
     numbers in another order or of another scale as if they were the same, so later settings are compared with
     the first ones.
     """
-    with journal.log.step() as log:
+    with journal.log.transaction as log:
         new = not log.write("SELECT 1 FROM feature_schemas WHERE agent = ?", (journal.agent,))
         if new:
             log.write("INSERT INTO feature_schemas VALUES (?, ?)", (journal.agent, json.dumps(schema)))
@@ -144,7 +145,7 @@ def read_served(log: Log) -> dict[str, ServedRow]:
 
 
 def store_served(log: Log, name: str, settings: dict[str, Any] | None, *, archived: bool = False) -> None:
-    """Inside a step: store what a service keeps of an agent."""
+    """Inside a transaction: store what a service keeps of an agent."""
     text, now = None if settings is None else json.dumps(settings), log.now()
     log.write(
         "INSERT INTO served_agents VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
@@ -154,5 +155,5 @@ def store_served(log: Log, name: str, settings: dict[str, Any] | None, *, archiv
 
 
 def forget_served(log: Log, name: str) -> None:
-    """Inside a step: forget an agent that could not be made."""
+    """Inside a transaction: forget an agent that could not be made."""
     log.write("DELETE FROM served_agents WHERE name = ?", (name,))

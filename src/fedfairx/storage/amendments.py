@@ -6,7 +6,6 @@ loses the salt and keeps both digests, so that the chain through it still fits.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,42 +13,35 @@ from datetime import UTC, datetime
 from math import inf
 from typing import Any
 
-from fedfairx.storage.database import Row
+from fedfairx import steps
+from fedfairx.steps import Deleted, Dropped, Event, RolledBack
+from fedfairx.storage.rows import DecisionRow, EventRow, OutcomeRow
 from fedfairx.storage.seals import SALT
 from fedfairx.util.formatting import counted
 
-KINDS = ("drop", "delete", "rollback")
-AMENDING = f"kind IN {KINDS}"  # as the index on events has it, to the letter
-LEARNT = ("learn", "learn weighted")
-STEPS = 8  # bytes of an event's body that say how many numbers it takes
+AMENDING = f"kind IN {steps.AMENDING}"  # as the index on events has it, to the letter
+LEARNT = f"kind IN {steps.LEARNING}"  # likewise
+NOTHING_DROPPED = Dropped()
 
 
 @dataclass(frozen=True, slots=True)
 class Amendments:
     """What all amending events of an agent's log say together.
 
-    dropped: how many decisions and logs of other decisions (`learn`) were to lose their content by age.
-    before: all of them have smaller numbers.
-    until: they were made before this time, in microseconds since 1970.
-    rule: by what rule.
-    whole_from: no decision before this number has content.
+    dropped: the last drop, which covers those before it.
     deleted: the numbers of rows that were deleted, with those of people.
     deletions: in how many deletions.
     undone: spans of numbers, from and before, that rollbacks have undone; in order.
     """
 
-    dropped: int = 0
-    before: int = 0
-    until: int = 0
-    rule: str = ""
-    whole_from: int = 0
+    dropped: Dropped = NOTHING_DROPPED
     deleted: frozenset[int] = frozenset()
     deletions: int = 0
     undone: tuple[tuple[float, float], ...] = ()
 
     def covers(self, seq: int, by_age: bool) -> bool:
         """Whether a row was deleted or, if its kind loses content by age, may have been dropped."""
-        return seq in self.deleted or (by_age and seq < self.before)
+        return seq in self.deleted or (by_age and seq < self.dropped.before)
 
     def is_undone(self, seq: int) -> bool:
         """Whether a rollback has undone what was learnt in this step."""
@@ -59,9 +51,10 @@ class Amendments:
     def gone(self, since: float | None = None) -> str | None:
         """What is gone of the time from `since` on (seconds since 1970), as a sentence; None for nothing."""
         said = []
-        if self.dropped and (since is None or since * 1e6 < self.until):
-            rule = f" ({self.rule})" if self.rule else ""
-            said.append(f"{counted(self.dropped, 'row')} from before {_day(self.until)} dropped{rule}")
+        old = self.dropped
+        if old.dropped and (since is None or since * 1e6 < old.until):
+            rule = f" ({old.rule})" if old.rule else ""
+            said.append(f"{counted(old.dropped, 'row')} from before {_day(old.until)} dropped{rule}")
         if self.deletions:
             said.append(
                 f"{counted(len(self.deleted), 'row')} deleted in {counted(self.deletions, 'deletion')}"
@@ -69,39 +62,37 @@ class Amendments:
         return f"Contents that are gone: {', '.join(said)}." if said else None
 
 
-def amendments(events: Iterable[tuple[int, str, bytes]]) -> Amendments:
-    """Combine amending events: their numbers, kinds and bodies, in order."""
-    dropped: dict[str, Any] = {}
-    deleted: set[int] = set()
+def amendments(events: Iterable[tuple[int, Event]]) -> Amendments:
+    """Combine amending events and their numbers, in order."""
+    dropped, deleted = NOTHING_DROPPED, set[int]()
     deletions, rollbacks = 0, []
-    for seq, kind, body in events:
-        said = json.loads(body)
-        if kind == "drop":
-            dropped = said
-        elif kind == "delete":
+    for seq, event in events:
+        if isinstance(event, Dropped):
+            dropped = event
+        elif isinstance(event, Deleted):
             deletions += 1
-            deleted.update(said["rows"])
-        else:
-            rollbacks.append((seq, int(said["to"])))
+            deleted.update(event.rows)
+        elif isinstance(event, RolledBack):
+            rollbacks.append((seq, event.to))
     spans, end = [], inf
     for seq, to in reversed(rollbacks):
         if seq < end:  # else a later rollback has undone this one
             spans.append((float(to), float(seq)))
             end = to
-    return Amendments(
-        **dropped, deleted=frozenset(deleted), deletions=deletions, undone=tuple(reversed(spans))
-    )
+    return Amendments(dropped, frozenset(deleted), deletions, tuple(reversed(spans)))
 
 
-def is_blank(table: str, row: Row) -> bool:
-    """Whether a row of `DECISION`, `OUTCOME` or `EVENT`, and its seal, has no content and no salt."""
-    if not isinstance(row[-1], bytes) or len(row[-1]) != SALT.start:
+def is_blank(row: DecisionRow | OutcomeRow | EventRow) -> bool:
+    """Whether a row has no content, and its seal no salt."""
+    if not isinstance(row.seal, bytes) or len(row.seal) != SALT.start:
         return False
-    if table == "decisions":
-        return not any(row[3:9]) and row[9:18] == ("live", None, 0.0, 0, *5 * (None,))
-    if table == "outcomes":
-        return row[4] is None and row[6] is None
-    return row[3] in LEARNT and len(row[4]) == STEPS
+    if isinstance(row, OutcomeRow):
+        return row.reward is None and row.person is None
+    if isinstance(row, EventRow):
+        return row.kind in steps.LEARNING and not row.content
+    content = (row.contexts, row.policy, row.theta, row.action, row.drawn, row.propensity, row.control_share)
+    texts = (row.baseline, row.names, row.groups, row.key, row.digest, row.extra)
+    return not any(content) and row.mode == "live" and not row.model_version and texts == 6 * (None,)
 
 
 def marks(values: Sequence[Any]) -> str:

@@ -85,7 +85,7 @@ class ApiKeys:
         for agent in sorted(same or ()):  # whoever makes an agent would not know who has a key for it
             rule = "must be names of agents that there are"
             require(agent in there, "agents", rule, agent, "make the agent first")
-        with self._log.step() as log:
+        with self._log.transaction as log:
             log.write(
                 f"INSERT INTO api_keys ({_COLUMNS}, hash) VALUES (?, ?, ?, ?, NULL, ?, ?)",
                 (
@@ -113,7 +113,7 @@ class ApiKeys:
 
     def revoke(self, identity: str) -> None:
         """Revoke a key by its id."""
-        with self._log.step() as log:
+        with self._log.transaction as log:
             rows = log.write("SELECT id FROM api_keys WHERE id = ? AND revoked IS NULL", (identity,))
             if not rows:
                 raise InvalidInput(f"key must be the id of one that is in force, got key={identity!r}")

@@ -6,13 +6,15 @@ event in the chain (`amendments`) that says which rows these are, and the rows t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from fedfairx.storage.amendments import STEPS, marks
+from fedfairx import steps
+from fedfairx.decision import REWARDED
+from fedfairx.storage.amendments import LEARNT, marks
 from fedfairx.storage.database import Ask
 from fedfairx.storage.journal import SOME, WITH_CONTENT, Journal
+from fedfairx.storage.rows import HEAD, TABLES, OutcomeRow
 from fedfairx.storage.seals import WITHOUT_SALT
 from fedfairx.util.formatting import counted
 
@@ -26,10 +28,7 @@ _ENDED = (
     "EXISTS (SELECT 1 FROM outcomes o WHERE o.decision = d.seq AND o.slot = 0 AND o.turn = 0 AND o.seq < ?)"
 )
 _OLD = f"FROM decisions d WHERE d.agent = ? AND d.seq >= ? AND d.seq < ? AND {WITH_CONTENT} AND {_ENDED}"
-_LEARNT = (
-    "FROM events WHERE agent = ? AND kind IN ('learn', 'learn weighted') "
-    f"AND seq < ? AND time < ? AND LENGTH(body) > {STEPS}"
-)
+_LEARNT = f"FROM events WHERE agent = ? AND {LEARNT} AND seq < ? AND time < ? AND LENGTH(body) > {HEAD}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class Old:
         return int(decisions[0][0]) + int(learnt[0][0])
 
     def drop(self, journal: Journal, limit: int) -> int:
-        """Inside a step: drop the content of some of them, at most `limit`; return of how many."""
+        """Inside a transaction: drop the content of some of them, at most `limit`; return of how many."""
         log, agent = journal.log, journal.agent
         values = (agent, self.first, self.before, self.ended, limit)
         numbers = [seq for (seq,) in log.write(f"SELECT d.seq {_OLD} ORDER BY d.seq LIMIT ?", values)]
@@ -61,7 +60,7 @@ class Old:
         question = f"SELECT seq, body {_LEARNT} LIMIT ?"
         for seq, body in log.write(question, (agent, self.before, self.until, more)):
             emptied = f"UPDATE events SET body = ?, seal = {WITHOUT_SALT} WHERE agent = ? AND seq = ?"
-            log.write(emptied, (body[:STEPS], agent, seq))
+            log.write(emptied, (body[:HEAD], agent, seq))
             numbers.append(seq)
         return len(numbers)
 
@@ -75,21 +74,14 @@ def first_with_content(journal: Journal, *, after: int, before: int) -> int:
 
 
 def append_drop(journal: Journal, old: Old, *, count: int, rule: str, snapshot: int) -> None:
-    """Inside a step: say that these rows lose their content, and delete snapshots before `snapshot`."""
-    said = journal.amendments(journal.log.database.execute)
-    body = {
-        "dropped": said.dropped + count,
-        "before": old.before,
-        "until": old.until,
-        "rule": rule,
-        "whole_from": old.first,
-    }
-    journal.append_event("drop", json.dumps(body).encode())
+    """Inside a transaction: write that these rows lose their content, and delete snapshots before one."""
+    before = journal.amendments(journal.log.database.execute).dropped.dropped
+    journal.append(steps.Dropped(before + count, old.before, old.until, rule, old.first))
     journal.log.write("DELETE FROM snapshots WHERE agent = ? AND seq < ?", (journal.agent, snapshot))
 
 
 def blank_decisions(journal: Journal, numbers: Sequence[int]) -> None:
-    """Inside a step: remove the content of these decisions.
+    """Inside a transaction: remove the content of these decisions.
 
     Rows are deleted and inserted again: SQLite does not free the pages of rows that become shorter.
     """
@@ -154,35 +146,14 @@ class Deletion:
         return " ".join(said)
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A row of outcomes: of a decision, or of a slot of it."""
-
-    seq: int
-    decision: int
-    status: str
-    person: str | None
-    slot: int
-    turn: int
-
-
 def decisions_of(journal: Journal, person: str) -> list[int]:
     """The numbers of decisions with an outcome of this person, as of the open transaction."""
     question = "SELECT DISTINCT decision FROM outcomes WHERE agent = ? AND person = ? ORDER BY decision"
     return [number for (number,) in journal.log.database.execute(question, (journal.agent, person))]
 
 
-def outcomes_of(journal: Journal, decision: int) -> list[Ended]:
-    """All rows of outcomes of a decision, as of the open transaction."""
-    question = (
-        "SELECT seq, decision, status, person, slot, turn FROM outcomes WHERE agent = ? AND decision = ? "
-        "ORDER BY seq"
-    )
-    return [Ended(*row) for row in journal.log.database.execute(question, (journal.agent, decision))]
-
-
-def delete_rows(journal: Journal, decisions: Sequence[int], outcomes: Iterable[Ended]) -> None:
-    """Inside a step: remove the content of decisions and outcomes, and say which in the chain, not whose.
+def delete_rows(journal: Journal, decisions: Sequence[int], outcomes: Iterable[OutcomeRow]) -> None:
+    """Inside a transaction: remove the content of decisions and outcomes; the chain says which, not whose.
 
     A sum over slots whose other slots stay keeps its status.
     """
@@ -190,14 +161,13 @@ def delete_rows(journal: Journal, decisions: Sequence[int], outcomes: Iterable[E
     ended = {each.seq: each for each in outcomes}
     for seq, each in ended.items():
         whole = each.decision in decisions or each.slot > 0
-        status = "deleted" if whole and each.status == "rewarded" else each.status
+        status = "deleted" if whole and each.status == REWARDED else each.status
         journal.log.write(
             f"UPDATE outcomes SET reward = NULL, person = NULL, status = ?, seal = {WITHOUT_SALT} "
             "WHERE agent = ? AND seq = ?",
             (status, journal.agent, seq),
         )
-    body = {"rows": sorted((*decisions, *ended))}
-    journal.append_event("delete", json.dumps(body).encode())
+    journal.append(steps.Deleted(sorted((*decisions, *ended))))
 
 
 # --- rollbacks --------------------------------------------------------------------------------------------
@@ -238,5 +208,5 @@ class Rollback:
 def first_step_at(journal: Journal, time: int, ask: Ask) -> int | None:
     """The number of the first step at `time` (microseconds since 1970) or later; None if there is none."""
     question = "SELECT MIN(seq) FROM {} WHERE agent = ? AND time >= ?"
-    found = [ask(question.format(table), (journal.agent, time))[0][0] for table in journal.log.rows]
+    found = [ask(question.format(table), (journal.agent, time))[0][0] for table in TABLES]
     return min((int(seq) for seq in found if seq is not None), default=None)

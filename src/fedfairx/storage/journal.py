@@ -11,26 +11,39 @@ import json
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-
+from fedfairx import steps
+from fedfairx.core.slates import ONE
+from fedfairx.decision import REWARDED, Decision, DecisionNote, status_of
 from fedfairx.errors import KeyTaken, StateError, StorageUnavailable, require
+from fedfairx.steps import Decided, Ended, Event, Replaced, SlotsEnded, Step
 from fedfairx.storage.amendments import AMENDING, Amendments, amendments, is_blank, marks
 from fedfairx.storage.database import Ask, Row, damaged, pages
 from fedfairx.storage.decision_ids import IdPrefixes
-from fedfairx.storage.records import (
-    STATUSES,
-    DecisionNote,
-    StoredDecision,
-    StoredSlot,
+from fedfairx.storage.records import STATUSES, StoredDecision, StoredSlot
+from fedfairx.storage.rows import (
+    INSERT_DECISION,
+    INSERT_EVENT,
+    INSERT_NOTED_DECISION,
+    INSERT_OUTCOME,
+    INSERT_PLAIN_DECISION,
+    INSERT_PLAIN_OUTCOME,
+    TABLES,
+    DecisionRow,
+    EventRow,
+    Insertion,
+    OutcomeRow,
+    WholeRow,
     as_json,
     context_of,
-    floats,
+    event_body,
+    outcome_rows,
     packed_contexts,
+    slots_text,
+    whole_row,
 )
 from fedfairx.storage.seals import (
     DECISION,
@@ -49,8 +62,8 @@ from fedfairx.storage.seals import (
     seal_outcome,
     seal_packed_decision,
 )
-from fedfairx.storage.transaction_log import TABLES, Log, event_body, event_content
-from fedfairx.util.arrays import Array, Coordinates
+from fedfairx.storage.transaction_log import Log
+from fedfairx.util.arrays import Array
 
 _DECISIONS = f"SELECT {DECISION}, seal FROM decisions"
 NOW = 2**62  # as of this number, all steps count
@@ -72,71 +85,24 @@ _EVENTS = f"SELECT {EVENT}, seal FROM events"
 SOME = 500  # decisions that are asked for in one query
 MIDDLE = 8  # snapshots between the first and the last two
 MIDDLE_BYTES = 1 << 26  # and how much they may take
-_D, _O = len(DECISION.split(", ")) + 1, len(OUTCOME.split(", ")) + 1
 #: The seal of a row, by the digest of the row before it and a salt.
 Seal = Callable[[bytes, bytes, Row], bytes]
+#: An outcome, and the one that replaced it last.
+Outcomes = tuple[OutcomeRow, OutcomeRow | None]
+Stored = TypeVar("Stored", DecisionRow, OutcomeRow, EventRow)
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A decision in the log, with what an agent needs to continue from it."""
+class Entry(NamedTuple):
+    """A row that fits its seal, and its step."""
 
-    seq: int
-    time: int
-    contexts: list[Array]  # of the action taken, or of those in all slots
-    policy: Array
-    theta: Array
-    action: int
-    drawn: int
-    propensity: float
-    names: list[str] | None
-    slots: str | None  # JSON as `append_decision` takes it, where there are several slots
-
-    @property
-    def context(self) -> Array:
-        """Of the action taken."""
-        return self.contexts[0]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of a decision; `reward` is NaN if the reward that was given is not a number.
-
-    A decision with several slots has an outcome for each of them, from slot 1 on. The outcome of slot 0 ends
-    it; its reward is the sum of theirs.
-    """
-
-    seq: int
-    time: int
-    decision: int
-    status: str
-    reward: float | None
-    slot: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Any other step: learning, a release, a new run."""
-
-    seq: int
-    time: int
-    kind: str
-    body: bytes
-
-
-Step = Made | Outcome | Event
-
-
-class Checked(NamedTuple):
-    """A row that fits its seal, with its step; None for an outcome that replaces an earlier one."""
-
-    seq: int
+    number: int
+    time: int  # microseconds since 1970
     seal: bytes
-    step: Step | None
+    step: Step
 
 
 class Journal:
-    """The steps of one agent in a log. The methods that write must be called inside a step of the log.
+    """The steps of one agent in a log. The methods that write must be called inside a transaction of the log.
 
     They buffer bytes as `bytearray`, which Python's sqlite3 binds in a third of the time: it looks for an
     adapter of every `bytes`, and of every None.
@@ -167,145 +133,118 @@ class Journal:
 
     # --- writing -------------------------------------------------------------------------------------
 
-    def append_decision(
-        self,
-        number: int,
-        rows: Array | Coordinates,
-        values: Array,
-        action: int,
-        drawn: int,
-        propensity: float,
-        names: Sequence[str] | None,
-        note: DecisionNote | None,
-        slots: str | None = None,
-        count: int = 1,
-    ) -> int:
-        """Buffer a decision and return its time; `values` are policy (K), θ (d) and chosen contexts.
+    def append(self, step: Step) -> None:
+        """Buffer a step."""
+        if isinstance(step, Ended):
+            if step.slots is not None:
+                self.append(step.slots)
+            self.log.ended[step.decision] = step.status
+            self._append_outcome(step.decision, step.status, step.reward, step.person)
+        elif isinstance(step, Decided):
+            self.append_decisions((step,))
+        elif isinstance(step, SlotsEnded):
+            for slot, reward in step.rewards.items():
+                status = status_of(reward, step.status)
+                self._append_outcome(step.decision, status, reward, step.person, slot + 1)
+        elif isinstance(step, Replaced):
+            self._append_outcome(step.decision, REWARDED, step.reward, step.person, step.slot, step.turn)
+        else:
+            self._append_event(step)
 
-        rows: contexts (K, d), or coordinates (K,) of actions without features.
-        slots: JSON of all actions shown, their weights and the baseline, and `count` how many, where there
-            are several.
-        """
-        log, agent, arms = self.log, self.agent, len(rows)
-        self.unsaved += 1
-        packed, end = bytearray(values), 8 * (arms + (values.size - arms) // (1 + count))
-        policy, theta = packed[: 8 * arms], packed[8 * arms : end]
-        row: Row = (number, agent, log.time, packed_contexts(rows), policy, theta, action, drawn, propensity)
-        rest, head = self._note_columns(number, names, note, slots), log.heads.get(agent) or self.head()
-        rest_packed = packed_rest(self.origins.of(number) or "", rest)
-        seal = seal_packed_decision(head, next(log.salts), row, rest_packed)
-        self._buffer("decisions", row + rest, seal)
-        return log.time
-
-    def append_decisions(
-        self,
-        first: int,
-        contexts: Array,
-        values: Array,
-        actions: Sequence[int],
-        names: Sequence[Sequence[str] | None],
-        notes: Sequence[DecisionNote | None],
-    ) -> int:
-        """`append_decision` for contexts (B, K, d) and values (B, K + 2 d), numbered from `first`."""
+    def append_decisions(self, decided: Sequence[Decided]) -> None:
+        """Buffer decisions, whose numbers follow one another."""
         self._require_open()
-        log, agent, now = self.log, self.agent, self.log.time
-        count, arms, dimension = contexts.shape
-        packed, numbers = bytearray(contexts), bytearray(values)
-        size, width, theta, end = (8 * n for n in (contexts[0].size, values[0].size, arms, arms + dimension))
-        shares: list[float] = values[np.arange(count), actions].tolist()
-        buffer, head = log.rows["decisions"], log.heads.get(agent) or self.head()
-        prefix = self.origins.of(first) or ""
-        noted, last, rest, rest_packed = None, None, (), b""
-        for place, (action, share, called, note) in enumerate(
-            zip(actions, shares, names, notes, strict=True)
-        ):
-            at, seq = place * width, first + place
-            if place == 0 or called is not last or note is not noted:
-                noted, last, rest = note, called, self._note_columns(seq, called, note, None)
+        log, agent = self.log, self.agent
+        head, prefix = log.heads.get(agent) or self.head(), decided[0].decision.origin
+        last: Decided | None = None
+        for step in decided:
+            decision = step.decision
+            if last is None or step.names is not last.names or step.note is not last.note:
+                rest, insertion = self._rest_of(step)
                 rest_packed = packed_rest(prefix, rest)
+                last = step
+            values, arms = decision.values, decision.arms
+            packed, first = bytearray(values), 8 * arms
+            end = first + 8 * ((values.size - arms) // (1 + len(decision.weights)))
+            assert step.contexts is not None
             row = (
-                seq,
+                decision.number,
                 agent,
-                now,
-                packed[place * size : (place + 1) * size],
-                numbers[at : at + theta],
-                numbers[at + theta : at + end],
-                action,
-                action,
-                share,
+                decision.time,
+                packed_contexts(step.contexts),
+                packed[:first],
+                packed[first:end],
+                decision.shown[0],
+                decision.drawn_actions[0],
+                decision.propensity,
             )
             seal = seal_packed_decision(head, next(log.salts), row, rest_packed)
-            buffer.append((*row, *rest, bytearray(seal)))
+            log.rows[insertion].append((*row, *rest, bytearray(seal)))
             head = seal[DIGEST]
-        self.unsaved += count
         log.heads[agent] = head
         log.touched.add(agent)
-        log.written += count
-        return now
+        log.written += len(decided)
+        self.unsaved += len(decided)
 
-    def _note_columns(
-        self, number: int, names: Sequence[str] | None, note: DecisionNote | None, slots: str | None
-    ) -> Row:
+    def _rest_of(self, step: Decided) -> tuple[Row, Insertion]:
         """The columns after those of `PLAIN_DECISION`, without those that have their defaults in most."""
+        names, note = step.names, step.note
+        slots = slots_text(step.decision, note)
         if note is None:
             if names is None and slots is None:
-                return ()
+                return (), INSERT_PLAIN_DECISION
             note = DecisionNote()
         share = note.control_share or 0.0  # SQLite stores no -0.0
         baseline = note.baseline if slots is None else None
         if note.key is not None:
-            self.log.keys[self.agent, note.key] = number
+            self.log.keys[self.agent, note.key] = step.decision.number
         groups = None if note.groups is None else as_json(note.groups)
         if names is not self._named[0]:
             self._named = names, None if names is None else as_json(names)
         texts = (self._named[1], groups, note.key, note.digest, note.extra, slots)
         if note.mode == "live" and not share and baseline is None and texts == NO_TEXTS:
-            return (note.model_version,)
-        return note.mode, baseline, share, note.model_version, *texts
+            return (note.model_version,), INSERT_NOTED_DECISION
+        return (note.mode, baseline, share, note.model_version, *texts), INSERT_DECISION
 
-    def append_outcome(
+    def _append_outcome(
         self,
         decision: int,
         status: str,
         reward: float | None,
-        person: str | int | None = None,
-        *,
+        person: str | int | None,
         slot: int = 0,
         turn: int = 0,
     ) -> None:
-        """Buffer the outcome of a decision or of one of its slots; `turn` > 0 replaces an earlier one."""
         # SQLite stores no NaN and no -0.0.
         stored = None if reward is None or reward != reward else reward or 0.0
         row: Row = (self._next_number(), self.agent, decision, self.log.time, stored)
-        if status != "rewarded" or person is not None or slot or turn:
+        insertion = INSERT_PLAIN_OUTCOME
+        if status != REWARDED or person is not None or slot or turn:
             row = (*row, status, None if person is None else str(person), slot, turn)
-        self._append("outcomes", row, seal_outcome)
+            insertion = INSERT_OUTCOME
+        self._append(insertion, row, seal_outcome)
 
-    def append_event(self, kind: str, body: bytes = b"", steps: int = 1) -> None:
-        """Buffer any other step, which takes `steps` numbers."""
-        number = self._next_number(steps)
-        row = (number, self.agent, self.log.time, kind, event_body(body, steps))
-        self._append("events", row, seal_event)
-        self.log.mark_due |= kind == "release"
+    def _append_event(self, event: Event) -> None:
+        numbers = steps.numbers_of(event)
+        body = event_body(event.pack(), numbers)
+        row = (self._next_number(numbers), self.agent, self.log.time, steps.kind_of(event), body)
+        self._append(INSERT_EVENT, row, seal_event)
+        self.log.mark_due |= isinstance(event, steps.Released)
 
-    def _next_number(self, steps: int = 1) -> int:
+    def _next_number(self, count: int = 1) -> int:
         numbers = self.log.numbers
-        numbers.next += steps
-        self.unsaved += steps
-        return numbers.next - steps
+        numbers.next += count
+        self.unsaved += count
+        return numbers.next - count
 
-    def _append(self, table: str, row: Row, seal: Seal) -> None:
+    def _append(self, insertion: Insertion, row: Row, seal: Seal) -> None:
         """Buffer a row under the seal that follows the agent's last row."""
-        head = self.log.heads.get(self.agent) or self.head()
-        self._buffer(table, row, seal(head, next(self.log.salts), row))
-
-    def _buffer(self, table: str, row: Row, seal: bytes) -> None:
-        """Buffer a row with its seal."""
         self._require_open()
         log, agent = self.log, self.agent
-        log.heads[agent] = seal[DIGEST]
+        sealed = seal(log.heads.get(agent) or self.head(), next(log.salts), row)
+        log.heads[agent] = sealed[DIGEST]
         log.touched.add(agent)
-        log.rows[table].append((*row, bytearray(seal)))
+        log.rows[insertion].append((*row, bytearray(sealed)))
         log.written += 1
 
     def _require_open(self) -> None:
@@ -324,7 +263,7 @@ class Journal:
 
     def begin_incarnation(self) -> str:
         """Draw and store a new prefix of ids: random, so that no other opening of any copy has it."""
-        with self.log.step() as log:
+        with self.log.transaction as log:
             first = log.numbers.next
             prefix = self.origins.begin(first)
             (number,) = log.write("SELECT COALESCE(MAX(id), 0) + 1 FROM id_prefixes")[0]
@@ -344,7 +283,7 @@ class Journal:
         that are replaced or deleted, and rollbacks, replay the log from the snapshot before them.
         """
         content = _as_json(body)
-        with self.log.step() as log:
+        with self.log.transaction as log:
             self.unsaved = 0
             seq = log.end  # not the next number: a step that failed may have used it
             row = (self.agent, seq, self.head(before=seq), content)
@@ -393,19 +332,18 @@ class Journal:
         (last,) = ask(f"SELECT MAX(seq) {where}", (self.agent,))[0]
         if last != self._amended[0]:
             rows = ask(f"SELECT {EVENT}, seal {where} ORDER BY seq", (self.agent,))
-            found = [self.event(row) for row in rows]
-            self._amended = last, amendments((each.seq, each.kind, each.body) for each in found)
+            self._amended = last, amendments((row[0], self.event(row)) for row in rows)
         return self._amended[1]
 
-    def _is_amended(self, table: str, row: Row) -> bool:
+    def _is_amended(self, row: DecisionRow | OutcomeRow | EventRow) -> bool:
         """Whether a row has no content because an amending event says so."""
-        if not is_blank(table, row):
+        if not is_blank(row):
             return False
-        by_age = table != "outcomes"
-        if self._amended[1].covers(row[0], by_age) or self.amendments().covers(row[0], by_age):
+        by_age = not isinstance(row, OutcomeRow)
+        if self._amended[1].covers(row.seq, by_age) or self.amendments().covers(row.seq, by_age):
             return True
         with self.log.lock:  # it may be a step of the open transaction
-            return self.amendments(self.log.database.execute).covers(row[0], by_age)
+            return self.amendments(self.log.database.execute).covers(row.seq, by_age)
 
     # --- steps ---------------------------------------------------------------------------------------
 
@@ -420,96 +358,95 @@ class Journal:
         ]
         return bytes(max(newest)[1])[DIGEST] if newest else START
 
-    def steps(self, since: int = 0) -> Iterator[Step]:
-        """All steps from number `since` on, in order; an outcome has the newest reward of its decision."""
-        return (checked.step for checked in self.checked(since) if checked.step is not None)
+    def entries(self, since: int = 0) -> Iterator[Entry]:
+        """All steps from number `since` on, in order; `StateError` at the first row that breaks the chain.
 
-    def checked(self, since: int = 0) -> Iterator[Checked]:
-        """All rows from number `since` on, in order; `StateError` at the first that breaks the chain."""
+        An outcome has the newest reward of its decision.
+        """
         previous = self.head(before=since)
-        outcomes = self._pages(_OUTCOMES, since, "o.", NOW)
-        each = (
-            (Checked(row[0], row[-1], self._made(row)) for row in self._pages(_DECISIONS, since)),
-            (Checked(row[0], row[_O - 1], self._ended(row)) for row in outcomes),
-            (Checked(row[0], row[-1], self.event(row)) for row in self._pages(_EVENTS, since)),
+        tables = (
+            map(self._decided, self._pages(_DECISIONS, since)),
+            map(self._outcome, self._pages(_OUTCOMES, since, "o.", NOW)),
+            map(self._event, self._pages(_EVENTS, since)),
         )
-        for found in heapq.merge(*each, key=itemgetter(0)):
-            if found.seal[PREVIOUS] != previous:
-                raise self._damaged(f"what came before step {found.seq} was removed or inserted")
-            previous = found.seal[DIGEST]
-            yield found
+        for entry in heapq.merge(*tables, key=itemgetter(0)):
+            if entry.seal[PREVIOUS] != previous:
+                raise self._damaged(f"what came before step {entry.number} was removed or inserted")
+            previous = entry.seal[DIGEST]
+            yield entry
 
-    def made(self, numbers: Sequence[int]) -> Iterator[Made]:
-        """The decisions of these numbers."""
+    def waiting(self, numbers: Sequence[int], *, before: int) -> Iterator[Decision]:
+        """The decisions of these numbers, with the outcomes of their slots that came before a number."""
+        where = "o.decision = ? AND o.agent = ? AND o.slot > 0 AND o.turn = 0 AND o.seq < ?"
+        for decision in self.decided(numbers):
+            if decision.weights is not ONE:
+                values = (NOW, decision.number, self.agent, before)
+                for row in self.log.database.execute(f"{_OUTCOMES} WHERE {where} ORDER BY o.seq", values):
+                    step = self._outcome(row).step
+                    assert isinstance(step, SlotsEnded)
+                    decision.end(step.rewards, step.status)
+            yield decision
+
+    def decided(self, numbers: Sequence[int]) -> Iterator[Decision]:
+        """The decisions of these numbers; those that have lost their content have no arms."""
         for at in range(0, len(numbers), SOME):
             some = numbers[at : at + SOME]
             question = f"{_DECISIONS} WHERE agent = ? AND seq IN ({marks(some)}) ORDER BY seq"
             rows = self.log.database.execute(question, (self.agent, *some))
             if len(rows) != len(some):
                 raise self._damaged("decisions that wait for a reward are missing")
-            yield from map(self._made, rows)
+            for row in rows:
+                step = self._decided(row).step
+                assert isinstance(step, Decided)
+                yield step.decision
 
-    def slot_outcomes(self, decision: int, *, before: int) -> Iterator[Outcome]:
-        """The outcomes of a decision's slots that are before a number."""
-        where = "o.decision = ? AND o.agent = ? AND o.slot > 0 AND o.turn = 0 AND o.seq < ?"
-        question = f"{_OUTCOMES} WHERE {where} ORDER BY o.seq"
-        for row in self.log.database.execute(question, (NOW, decision, self.agent, before)):
-            outcome = self._ended(row)
-            if outcome is not None:
-                yield outcome
-
-    def outcomes(self, decision: int, slot: int = 0) -> list[Row]:
-        """The rows of `OUTCOME` of a decision, or of a slot from 1 on: the first, and what replaced it."""
-        where = "decision = ? AND agent = ? AND slot = ? ORDER BY turn"
-        question = f"SELECT {OUTCOME}, seal FROM outcomes WHERE {where}"
-        rows = self.log.database.execute(question, (decision, self.agent, slot))
-        for row in rows:
-            self._check(row, seal_outcome)
-        return rows
+    def outcomes(self, decision: int, slot: int | None = None) -> list[OutcomeRow]:
+        """The outcomes of a decision, of all slots or of one: the first, and what replaced it."""
+        which, values = ("", ()) if slot is None else (" AND slot = ?", (slot,))
+        question = f"SELECT {OUTCOME}, seal FROM outcomes WHERE decision = ? AND agent = ?{which}"
+        rows = self.log.database.execute(f"{question} ORDER BY slot, turn", (decision, self.agent, *values))
+        return [self._checked(OutcomeRow(*row), seal_outcome) for row in rows]
 
     def event(self, row: Row) -> Event:
         """The event of a row of `EVENT` and its seal, which is checked."""
-        self._check(row, seal_event, "events")
-        return Event(row[0], row[2], row[3], event_content(row[4]))
+        stored = self._checked(EventRow(*row), seal_event)
+        if stored.kind not in steps.UNPACK:
+            raise StateError(f"{self.place} holds a step of an unknown kind, {stored.kind!r}")
+        return steps.UNPACK[stored.kind](stored.content)
 
     def _pages(self, question: str, since: int, table: str = "", *values: int) -> Iterator[Row]:
         where = f"{question} WHERE {table}agent = ? AND {table}seq > ? ORDER BY {table}seq LIMIT ?"
         return pages(self.log.database.execute, where, (*values, self.agent), after=since - 1)
 
-    def _made(self, row: Row) -> Made:
-        self._check(row, self._seal_decision, "decisions")
-        seq, _, when, contexts, shares, parameter, action, drawn, propensity, *_ = row
-        policy, theta, names = floats(shares), floats(parameter), row[13]
-        slots = row[-2]
-        shown = [action] if slots is None else json.loads(slots)["shown"]
-        chosen = [context_of(contexts, arm, policy.size, theta.size) if shares else theta for arm in shown]
-        called = None if names is None else json.loads(names)
-        return Made(seq, when, chosen, policy, theta, action, drawn, propensity, called, slots)
+    def _decided(self, row: Row) -> Entry:
+        stored = self._checked(DecisionRow(*row), self._seal_decision)
+        origin = self.origins.of(stored.seq) or ""
+        return Entry(stored.seq, stored.time, stored.seal, stored.decided(origin))
 
-    def _ended(self, row: Row) -> Outcome | None:
-        """The outcome with its newest reward; None for a row that replaces another."""
-        first, newest = row[:_O], row[_O:]
-        self._check(first, seal_outcome)
-        seq, _, decision, when, reward, status, _, slot, turn, _ = first
-        if turn:
-            return None
-        if newest[0] is not None:
-            self._check(newest, seal_outcome)
-            reward = newest[4]
-        learnt = float("nan") if reward is None and status == "rewarded" else reward
-        return Outcome(seq, when, decision, status, learnt, slot)
+    def _outcome(self, row: Row) -> Entry:
+        """The outcome of a row of `_OUTCOMES`."""
+        first, newest = outcome_rows(row)
+        self._checked(first, seal_outcome)
+        if newest is not None:
+            self._checked(newest, seal_outcome)
+        return Entry(first.seq, first.time, first.seal, first.step(newest))
+
+    def _event(self, row: Row) -> Entry:
+        seq, _, when, *_, seal = row
+        return Entry(seq, when, seal, self.event(row))
 
     def _seal_decision(self, previous: bytes, salt: bytes, row: Row) -> bytes:
         return seal_decision(previous, salt, row, self.origins.of(row[0]) or "")
 
-    def _check(self, row: Row, seal: Seal, table: str = "outcomes") -> None:
-        """Raise unless a row fits its seal, its last column, or has lost its content rightly."""
+    def _checked(self, row: Stored, seal: Seal) -> Stored:
+        """The row, if it fits its seal, or has lost its content rightly."""
         try:
-            sound = seal(row[-1][PREVIOUS], row[-1][SALT], row) == row[-1]
+            sound = seal(row.seal[PREVIOUS], row.seal[SALT], row) == row.seal
         except (AttributeError, struct.error, TypeError, UnicodeError):  # a value of another type
             sound = False
-        if not sound and not self._is_amended(table, row):
-            raise self._damaged(f"step {row[0]} is not as it was written")
+        if not sound and not self._is_amended(row):
+            raise self._damaged(f"step {row.seq} is not as it was written")
+        return row
 
     def _damaged(self, what: str) -> StateError:
         return damaged(self.place, what)
@@ -534,17 +471,15 @@ class Journal:
 
     def status_of(self, number: int) -> str | None:
         """The status of a decision, as of the open transaction; None if there is no such decision."""
-        for row in self.log.rows["outcomes"]:
-            status, _, slot, _ = row[5:9] if len(row) == _O else ("rewarded", None, 0, 0)
-            if row[2] == number and slot == 0:
-                return str(status)
+        if number in self.log.ended:
+            return self.log.ended[number]
         execute = self.log.database.execute
         where = "decision = ? AND agent = ? AND slot = 0"
         ended = execute(f"SELECT status FROM outcomes WHERE {where}", (number, self.agent))
         if ended:
             return str(ended[0][0])
-        made = execute("SELECT 1 FROM decisions WHERE seq = ? AND agent = ?", (number, self.agent))
-        return "pending" if made else None
+        decided = execute("SELECT 1 FROM decisions WHERE seq = ? AND agent = ?", (number, self.agent))
+        return "pending" if decided else None
 
     def decisions(
         self,
@@ -568,7 +503,7 @@ class Journal:
         """
         where, values = self.filters(since, until, status, action, mode, before_seq)
         question = f"{_JOINED}{where} AND d.seq > ? ORDER BY d.seq LIMIT ?"
-        after = max(after_seq, self.amendments().whole_from - 1)
+        after = max(after_seq, self.amendments().dropped.whole_from - 1)
         bound = NOW if as_of is None else as_of
         rows = pages(self.log.database.read, question, (bound, *values), after=after, limit=limit)
         return self._wholes(rows, bound)
@@ -612,19 +547,20 @@ class Journal:
 
     def _wholes(self, rows: Iterator[Row], as_of: int = NOW) -> Iterator[StoredDecision]:
         """The decisions of rows of `WHOLE`; outcomes of slots are read for many of them at a time."""
-        said = self.amendments()
-        while some := list(islice(rows, SOME)):
-            numbers = [row[0] for row in some if row[_D - 2] is not None]
-            ended: dict[int, list[Row]] = {number: [] for number in numbers}
+        amended = self.amendments()
+        while some := [whole_row(row) for row in islice(rows, SOME)]:
+            numbers = [row.decision.seq for row in some if row.decision.slots is not None]
+            ended: dict[int, list[Outcomes]] = {number: [] for number in numbers}
             if numbers:
                 where = f"o.slot > 0 AND o.turn = 0 AND o.decision IN ({marks(numbers)})"
                 question = f"{_OUTCOMES} WHERE o.agent = ? AND {where}"
                 for row in self.log.database.read(question, (as_of, self.agent, *numbers)):
-                    ended[row[2]].append(row)
-            for row in some:
-                found = self._whole(row, ended.get(row[0], ()))
-                found.rolled_back = said.is_undone(found.seq)
-                yield found
+                    first, newest = outcome_rows(row)
+                    ended[first.decision].append((first, newest))
+            for whole in some:
+                stored = self._whole(whole, ended.get(whole.decision.seq, ()))
+                stored.rolled_back = amended.is_undone(stored.seq)
+                yield stored
 
     def counted(self, since: int = 0) -> tuple[int, dict[str, int], int]:
         """From number `since` on: decisions, outcomes by status, and the number to continue from."""
@@ -653,41 +589,41 @@ class Journal:
         rows = self.log.database.read(_JOINED + where, (NOW, self.agent, value))
         return next(self._wholes(iter(rows)), None)
 
-    def _whole(self, row: Row, ended: Sequence[Row]) -> StoredDecision:
-        """The decision of a row of `WHOLE` and of the outcomes of its slots, all of which is checked."""
-        made, first, newest = row[:_D], row[_D : _D + _O], row[_D + _O :]
-        self._check(made, self._seal_decision, "decisions")
+    def _whole(self, whole: WholeRow, ended: Sequence[Outcomes]) -> StoredDecision:
+        """The decision of a row and of the outcomes of its slots, all of which is checked."""
+        row, first, newest = self._checked_whole(whole)
         status, reward, reward_time, person = "pending", None, None, None
-        if first[0] is not None:
-            self._check(first, seal_outcome)
-            reward, reward_time, status, person = first[4], first[3] / 1e6, first[5], first[6]
-            if newest[0] is not None:
-                self._check(newest, seal_outcome)
-                reward = newest[4]
-        seq, identity = row[0], self.id_of(row[0])
+        if first is not None:
+            reward = first.reward if newest is None else newest.reward
+            reward_time, status, person = first.time / 1e6, first.status, first.person
         # The columns from `contexts` to `slots` are the last fields of a stored decision.
-        found = StoredDecision(identity, status, reward, reward_time, person, seq, row[2] / 1e6, *row[3:19])
-        if found.slots_json is not None and not found.gone:
-            found.slots = self._slots(found, ended)
-        return found
+        stored = StoredDecision(
+            self.id_of(row.seq), status, reward, reward_time, person, row.seq, row.time / 1e6, *row[3:-1]
+        )
+        if stored.slots_json is not None and not stored.gone:
+            stored.slots = self._slots(stored, ended)
+        return stored
+
+    def _checked_whole(self, whole: WholeRow) -> WholeRow:
+        self._checked(whole.decision, self._seal_decision)
+        for outcome in (whole.first, whole.newest):
+            if outcome is not None:
+                self._checked(outcome, seal_outcome)
+        return whole
 
     def record(self, row: Row) -> tuple[Array, float | None]:
         """Context and reward of a row of `WHOLE` as they are learnt: those of a slot, times its weight."""
-        made, first, newest = row[:_D], row[_D : _D + _O], row[_D + _O :]
-        self._check(made, self._seal_decision, "decisions")
-        self._check(first, seal_outcome)
-        if newest[0] is not None:
-            self._check(newest, seal_outcome)
-        contexts, policy, theta, action, slot = *row[3:7], first[7]
-        weight = 1.0
-        if slot:
-            kept = json.loads(row[18])
-            action, weight = kept["shown"][slot - 1], kept["weights"][slot - 1]
-        context = context_of(contexts, action, len(policy) // 8, len(theta) // 8)
-        reward = first[4] if newest[0] is None else newest[4]
+        stored, first, newest = self._checked_whole(whole_row(row))
+        assert first is not None
+        action, weight = stored.action, 1.0
+        if first.slot:
+            slots = json.loads(stored.slots or "")
+            action, weight = slots["shown"][first.slot - 1], slots["weights"][first.slot - 1]
+        context = context_of(stored.contexts, action, len(stored.policy) // 8, len(stored.theta) // 8)
+        reward = first.reward if newest is None else newest.reward
         return context if weight == 1.0 else weight * context, reward
 
-    def _slots(self, stored: StoredDecision, ended: Sequence[Row]) -> list[StoredSlot]:
+    def _slots(self, stored: StoredDecision, ended: Sequence[Outcomes]) -> list[StoredSlot]:
         kept, names, exposure = json.loads(stored.slots_json or ""), stored.names, stored.policy
         shown, weights, baseline = kept["shown"], kept["weights"], kept.get("baseline")
         note = DecisionNote(mode=stored.mode, baseline=baseline, control_share=stored.control_share)
@@ -704,14 +640,13 @@ class Journal:
                 shown, weights, kept.get("drawn", shown), baseline or [None] * len(shown), strict=True
             )
         ]
-        for row in ended:
-            first, newest = row[:_O], row[_O:]
-            self._check(first, seal_outcome)
-            if newest[0] is not None:
-                self._check(newest, seal_outcome)
-            slot, latest = slots[first[7] - 1], first if newest[0] is None else newest
-            slot.reward, slot.reward_time = latest[4], first[3] / 1e6
-            slot.status, slot.person = first[5], first[6]
+        for first, newest in ended:
+            self._checked(first, seal_outcome)
+            if newest is not None:
+                self._checked(newest, seal_outcome)
+            slot, latest = slots[first.slot - 1], newest or first
+            slot.reward, slot.reward_time = latest.reward, first.time / 1e6
+            slot.status, slot.person = first.status, first.person
         return slots
 
 

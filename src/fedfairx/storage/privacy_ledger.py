@@ -26,7 +26,7 @@ class LogDatabase:
 
     @contextmanager
     def transaction(self) -> Iterator[Access]:
-        with self._log.step(), self.reading() as access:
+        with self._log.transaction, self.reading() as access:
             yield access
 
     def write_last(self, table: str, key: Row, statement: str, values: Row) -> None:

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedfairx import steps
+from fedfairx.storage.amendments import LEARNT
 from fedfairx.storage.database import PAGE, Row, pages
 from fedfairx.storage.journal import CHOSEN, REPLACED, WHOLE, WITH_CONTENT, Journal
-from fedfairx.storage.records import StoredDecision, unpacked_log
+from fedfairx.storage.records import StoredDecision
+from fedfairx.storage.rows import HEAD, TABLES
 from fedfairx.storage.seals import DIGEST, EVENT
-from fedfairx.storage.transaction_log import TABLES
 from fedfairx.util.arrays import Array
 
 _RECORDS = (
@@ -32,8 +34,7 @@ _REWARDED = (
 _CHOICES = f"SELECT d.seq, d.action, d.names, d.groups, d.slots {CHOSEN}"
 SEARCHED = 20_000  # decisions that are looked at in one search for a name or a group
 _LEARNT = (
-    f"SELECT {EVENT}, seal FROM events "
-    "WHERE agent = ? AND kind IN ('learn', 'learn weighted') AND LENGTH(body) > 8 "
+    f"SELECT {EVENT}, seal FROM events WHERE agent = ? AND {LEARNT} AND LENGTH(body) > {HEAD} "
     "AND seq < ? AND seq > ? ORDER BY seq LIMIT ?"
 )
 
@@ -218,14 +219,10 @@ def learnt(journal: Journal, *, first: int, end: int) -> Iterator[tuple[Array, A
     for row in pages(journal.log.database.read, _LEARNT, (journal.agent, end), after=first - 1):
         if said.is_undone(row[0]):
             continue
-        event = journal.event(row)
-        rows, rewards = unpacked_log(event.body)
-        weighted = event.kind == "learn weighted"
-        yield (
-            rows[:, :-1] if weighted else rows,
-            rows[:, -1:] if weighted else np.ones((len(rows), 1)),
-            rewards,
-        )
+        step = journal.event(row)
+        assert isinstance(step, steps.Learnt)
+        weights = np.ones(len(step.rows)) if step.weights is None else step.weights
+        yield np.asarray(step.rows, dtype=np.float64), weights[:, None], np.array(step.rewards)
 
 
 def by_time(journal: Journal, *, since: float, width: float, count: int) -> tuple[list[int], list[int]]:

@@ -1,62 +1,15 @@
-"""Stored decisions, the notes stored with them, and how arrays are packed into columns."""
+"""Stored decisions, as queries give them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-import numpy as np
-
-from fedfairx.core.slates import ONE, Weights
-from fedfairx.util.arrays import Array, Coordinates
+from fedfairx.storage.rows import context_of, floats, unpacked_contexts
+from fedfairx.util.arrays import Array
 
 #: The status of a decision; one that was deleted has none of these.
 STATUSES = ("pending", "rewarded", "withdrawn", "expired")
-
-
-class DecisionNote(NamedTuple):  # made in a third of the time of a frozen dataclass
-    """What the caller wants stored with a decision, in the same transaction.
-
-    key: the idempotency key of the request; a second decision under it is refused (`KeyTaken`).
-    digest: digest of the request's body, which tells a retry from another request under the same key.
-    groups: the group of each action, for measuring exposure.
-    mode: "live", or why the drawn action is not taken ("shadow", "control").
-    baseline: the row that the caller would take, or those in the order of slots; unless `mode` is "live" it
-        is taken, and its reward learnt.
-    control_share: the share of decisions in which the baseline is taken.
-    model_version: the agent's model version when it decided.
-    extra: any text.
-
-    >>> import fedfairx as ffx
-    >>> with ffx.Agent.open("noted.db", actions=["ann", "ben"]) as agent:
-    ...     decision = agent.decide(note=DecisionNote(key="order 7", groups=["north", "south"]))
-    ...     agent.journal.by_key("order 7").groups
-    ['north', 'south']
-    """
-
-    key: str | None = None
-    digest: str | None = None
-    groups: Sequence[str | None] | None = None
-    mode: str = "live"
-    baseline: int | Sequence[int] | None = None
-    control_share: float = 0.0
-    model_version: int = 0
-    extra: str | None = None
-
-    def propensity(self, action: int, share: float, weights: Weights = ONE) -> float:
-        """The expected weight of `action` if the policy gives it `share`, with baselines taken into account.
-
-        Of one slot it is the probability that the action is taken. Off-policy estimates divide by it.
-        """
-        if self.baseline is None:
-            return share
-        rows = (self.baseline,) if isinstance(self.baseline, int) else self.baseline
-        kept = dict(zip(rows, weights, strict=True)).get(action, 0.0)
-        if self.mode == "shadow":
-            return kept
-        return min(1.0, (1.0 - self.control_share) * share + self.control_share * kept)
 
 
 @dataclass(slots=True)
@@ -170,46 +123,3 @@ class StoredDecision:
     def name(self) -> str | None:
         """The name of the action taken."""
         return None if self.names is None else self.names[self.action]
-
-
-def floats(blob: bytes) -> Array:
-    return np.frombuffer(blob, dtype="<f8").astype(np.float64)
-
-
-def packed_contexts(rows: Array | Coordinates) -> bytearray:
-    """Pack contexts (K, d) as floats, or coordinates (K,) of actions without features as four bytes each."""
-    return bytearray(rows if rows.ndim == 2 else rows.astype("<i4"))
-
-
-def unpacked_contexts(blob: bytes, arms: int, dimension: int) -> Array:
-    """Contexts (K, d) from `packed_contexts`; coordinates become unit vectors."""
-    if len(blob) != 4 * arms:
-        return floats(blob).reshape(arms, dimension)
-    rows = np.zeros((arms, dimension))
-    rows[np.arange(arms), np.frombuffer(blob, "<i4")] = 1.0
-    return rows
-
-
-def context_of(blob: bytes, row: int, arms: int, dimension: int) -> Array:
-    """One row of `unpacked_contexts`, without unpacking the others."""
-    if len(blob) == 4 * arms:
-        return unpacked_contexts(blob[4 * row : 4 * row + 4], 1, dimension).reshape(dimension)
-    return np.frombuffer(blob, "<f8", dimension, 8 * dimension * row).astype(np.float64)
-
-
-def as_json(values: Sequence[str | None]) -> str:
-    from msgspec.json import encode  # ten times as fast as `json`; not above: an agent may need no database
-
-    return encode(values, enc_hook=str).decode()
-
-
-def packed_log(rows: Array, rewards: Sequence[float]) -> bytes:
-    """Contexts (n, d) and their rewards, as bytes."""
-    return len(rows).to_bytes(8, "little") + rows.astype("<f8").tobytes() + np.array(rewards, "<f8").tobytes()
-
-
-def unpacked_log(body: bytes) -> tuple[Array, Array]:
-    """Contexts and rewards from `packed_log`."""
-    count = int.from_bytes(body[:8], "little")
-    numbers = floats(body[8:])
-    return numbers[:-count].reshape(count, -1), numbers[-count:]

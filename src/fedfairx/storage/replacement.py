@@ -1,54 +1,71 @@
 """Rewards that replace earlier ones: the state they need, and how they are written.
 
-All functions but the last are called inside a step, after `Log.settle`: they see the open transaction.
+All functions but the last are called inside a transaction, after `Log.settle`: they see what it has written.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
+from fedfairx import steps
+from fedfairx.core.slates import ONE
+from fedfairx.decision import REWARDED, Decision
 from fedfairx.errors import AlreadyObserved
-from fedfairx.storage.journal import Event, Journal, Made, Outcome
+from fedfairx.steps import Event, Replaced
+from fedfairx.storage.journal import Journal
+from fedfairx.storage.rows import OutcomeRow
 from fedfairx.storage.seals import EVENT
 
 
-@dataclass(frozen=True, slots=True)
-class Booked:
-    """A rewarded decision or one of its slots, how often its reward was replaced, and whose record it is."""
+class StoredReward(NamedTuple):
+    """The reward of a decision's slot: the outcome that came first, and the one that counts."""
 
-    made: Made
-    outcome: Outcome
-    turn: int
-    person: str | None
+    decision: Decision
+    first: OutcomeRow
+    newest: OutcomeRow
+
+    @property
+    def slot(self) -> int:
+        """The slot, from 0 on."""
+        return max(self.first.slot - 1, 0)
+
+    @property
+    def record(self) -> str:
+        """Its id in the privacy ledger."""
+        return record_of(self.decision, self.slot)
 
 
-def booked(journal: Journal, made: Made, slot: int = 0) -> Booked | None:
-    """The reward of a decision, or of a slot from 1 on, as it was learnt; None if it has no outcome.
+def record_of(decision: Decision, slot: int) -> str:
+    """The id of a slot's record in the privacy ledger."""
+    return decision.id if decision.weights is ONE else f"{decision.id}/{slot}"
+
+
+def stored_reward(journal: Journal, decision: Decision, slot: int) -> StoredReward | None:
+    """The reward of a slot as it was learnt; None if the slot has no outcome.
 
     `AlreadyObserved` if it has ended without a reward.
     """
-    rows = journal.outcomes(made.seq, slot)
+    rows = journal.outcomes(decision.number, 0 if decision.weights is ONE else slot + 1)
     if not rows:
         return None
-    *_, reward, status, person, _, turn, _ = rows[-1]
-    if status != "rewarded":
-        what = f"decision {journal.id_of(made.seq)}" + (f", slot {slot}," if slot else "")
-        raise AlreadyObserved(f"{what} {'was forgotten' if status == 'withdrawn' else 'has expired'}")
-    learnt = float("nan") if reward is None else reward
-    return Booked(made, Outcome(rows[0][0], rows[0][3], made.seq, status, learnt, slot), turn, person)
+    if rows[-1].status != REWARDED:
+        what = f"decision {decision.id}" + ("" if decision.weights is ONE else f", slot {slot + 1},")
+        ended = "was forgotten" if rows[-1].status == "withdrawn" else "has expired"
+        raise AlreadyObserved(f"{what} {ended}")
+    return StoredReward(decision, rows[0], rows[-1])
 
 
-def sealed_by(journal: Journal, outcome: Outcome) -> Event | None:
+def sealed_by(journal: Journal, outcome: OutcomeRow) -> Event | None:
     """The first step after a reward that makes it final: a release that contains it, a new run or epoch."""
     rows = journal.log.database.execute(
         f"SELECT {EVENT}, seal FROM events WHERE agent = ? AND seq > ? "
-        "AND kind IN ('release', 'run', 'epoch') ORDER BY seq LIMIT 1",
+        f"AND kind IN {steps.SEALING} ORDER BY seq LIMIT 1",
         (journal.agent, outcome.seq),
     )
     return journal.event(rows[0]) if rows else None
 
 
-def turn_of(journal: Journal, outcome: Outcome, person: str) -> tuple[int, int]:
+def turn_of(journal: Journal, outcome: OutcomeRow, person: str) -> tuple[int, int]:
     """The position of a reward among its person's rewards in this run, and the number of those."""
     ask, agent = journal.log.database.execute, journal.agent
     (begun,) = ask("SELECT MAX(seq) FROM events WHERE agent = ? AND kind = 'run'", (agent,))[0]
@@ -60,24 +77,25 @@ def turn_of(journal: Journal, outcome: Outcome, person: str) -> tuple[int, int]:
     return ask(f"{count} AND seq <= ?", (*whose, outcome.seq))[0][0], ask(count, whose)[0][0]
 
 
-def replace(journal: Journal, found: Booked, reward: float) -> None:
-    """Write a new reward for a decision or a slot, and delete snapshots that contain the earlier one.
+def replace(journal: Journal, old: StoredReward, reward: float) -> None:
+    """Write a new reward for a slot, and delete snapshots that contain the earlier one.
 
     Both rows stay. On replay, the newest reward is learnt in the place of the first.
     """
-    ended, turn = found.outcome, found.turn + 1
-    journal.log.write("DELETE FROM snapshots WHERE agent = ? AND seq > ?", (journal.agent, ended.seq))
-    journal.append_outcome(ended.decision, "rewarded", reward, found.person, slot=ended.slot, turn=turn)
+    row = old.newest
+    journal.log.write("DELETE FROM snapshots WHERE agent = ? AND seq > ?", (journal.agent, old.first.seq))
+    journal.append(Replaced(row.decision, reward, row.person, row.slot, row.turn + 1))
 
 
-def sum_again(journal: Journal, decision: int) -> None:
+def sum_again(journal: Journal, number: int) -> None:
     """Write the sum of a decision's rewards again, if all of its slots have ended."""
     journal.log.settle()
-    rows = journal.outcomes(decision)
-    if rows:
-        rewards = [each.reward for each in journal.slot_outcomes(decision, before=rows[0][0])]
-        total = sum(reward for reward in rewards if reward is not None)
-        journal.append_outcome(decision, "rewarded", total, turn=rows[-1][8] + 1)
+    rows = journal.outcomes(number)
+    whole = [row for row in rows if row.slot == 0]
+    if whole:
+        newest = {row.slot: row.learnt for row in rows if row.slot > 0}  # in the order of turns
+        total = sum(reward for reward in newest.values() if reward is not None)
+        journal.append(Replaced(number, total, None, 0, whole[-1].turn + 1))
 
 
 def replaced_between(journal: Journal, first: int, end: int) -> bool:

@@ -19,7 +19,7 @@ _RELEASE = (
 
 
 class SeenTables:
-    """The tables of one agent in one federation. The `keep_` methods are called inside a step of the log."""
+    """The tables of one agent in one federation. The `keep_` methods are called inside a transaction."""
 
     def __init__(self, journal: Journal, federation: str) -> None:
         self.log = journal.log

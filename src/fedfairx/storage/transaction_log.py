@@ -1,8 +1,8 @@
-"""The log of a database: atomic steps, on disk before they are acknowledged.
+"""The log of a database: transactions, whose steps are on disk before they are acknowledged.
 
-The rows of a step are buffered and written when it ends, in one transaction with whatever the privacy ledger
-wrote meanwhile; nested steps share the transaction of the outermost one. When a step fails, the transaction
-is rolled back, and agents in memory are restored from what is on disk, in the same way as after a restart.
+Rows are buffered and written when a transaction ends, together with whatever the privacy ledger wrote
+meanwhile; a transaction inside another one is a part of it. When one fails, it is rolled back, and agents in
+memory are restored from what is on disk, in the same way as after a restart.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import time
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from itertools import groupby
 from types import TracebackType
 from typing import Any
 
@@ -24,36 +23,9 @@ from fedfairx.errors import (
     StorageUnavailable,
 )
 from fedfairx.storage.database import Database, Known, Row
-from fedfairx.storage.seals import (
-    DECISION,
-    EVENT,
-    NOTED_DECISION,
-    OUTCOME,
-    PLAIN_DECISION,
-    PLAIN_OUTCOME,
-    SALT,
-    WITHOUT_SALT,
-    salts,
-)
+from fedfairx.storage.rows import INSERTIONS, TABLES, Insertion
+from fedfairx.storage.seals import SALT, WITHOUT_SALT, salts
 
-#: The tables of a log: each step is a row of one of them.
-TABLES = ("decisions", "outcomes", "events")
-#: By table and number of values: each value takes time, so a row whose last columns have their defaults omits
-#: them.
-_INSERTIONS = {
-    (
-        table,
-        names.count(",") + 2,
-    ): f"INSERT INTO {table} ({names}, seal) VALUES (?{', ?' * (names.count(',') + 1)})"
-    for table, names in (
-        ("decisions", PLAIN_DECISION),
-        ("decisions", NOTED_DECISION),
-        ("decisions", DECISION),
-        ("outcomes", PLAIN_OUTCOME),
-        ("outcomes", OUTCOME),
-        ("events", EVENT),
-    )
-}
 #: By table: where a step is, by number and digest.
 _STEPS = {table: f"{table} WHERE seq = ? AND {WITHOUT_SALT} = ?" for table in TABLES}
 
@@ -80,9 +52,11 @@ class Log:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.lock = threading.RLock()
+        self.transaction = Transaction(self)
         self.numbers = StepCounter()
         self.end = 0  # the number after the last step on disk
-        self.rows: dict[str, list[Row]] = {table: [] for table in TABLES}  # buffered, by table
+        self.rows: dict[Insertion, list[Row]] = {each: [] for each in INSERTIONS}  # buffered
+        self.ended: dict[int, str] = {}  # status of decisions that ended in the open transaction, by number
         self.keys: dict[tuple[int, str], int] = {}  # decisions of the open transaction, by agent and key
         self.heads: dict[int, bytes] = {}  # the digest of the last row, by agent
         self.salts = salts()  # of the seals to come
@@ -148,23 +122,19 @@ class Log:
 
     # --- steps ---------------------------------------------------------------------------------------
 
-    def step(self) -> Step:
-        """A context manager: one step, which is on disk when the outermost step ends."""
-        return Step(self)
-
     def write_last(self, key: Hashable, statement: str, values: Row) -> None:
-        """Inside a step: execute this when the transaction ends, unless a later call has the same key."""
+        """Inside a transaction: execute this when it ends, unless a later call has the same key."""
         self.latest[key] = statement, values
         self.written += 1
 
     def write(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
-        """Inside a step: execute a statement in its transaction."""
+        """Inside a transaction: execute a statement."""
         self._begin()
         self.written += 1
         return self.database.execute(statement, values)
 
     def note_row(self, where: str, values: Row) -> None:
-        """Inside a step: note a row that it writes, by which it is recognised later (`Known`)."""
+        """Inside a transaction: note a row that it writes, by which it is recognised later (`Known`)."""
         self._newest = where, values
 
     def note_step(self, table: str, number: int, seal: bytes) -> None:
@@ -185,8 +155,8 @@ class Log:
     def take_at_once(self) -> bool:
         """Whether the next step waits for no thread and no server.
 
-        If so, this thread holds `lock` until it calls `let_go`, and a step raises `Busy` soon, and is undone,
-        if another process is writing.
+        If so, this thread holds `lock` until it calls `let_go`. A transaction then raises `Busy` soon, and is
+        undone, if another process is writing.
         """
         if not self.lock.acquire(blocking=False):
             return False
@@ -202,7 +172,7 @@ class Log:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether this thread is inside a step."""
+        """Whether this thread is inside a transaction."""
         if not self.lock.acquire(blocking=False):
             return False  # another thread is
         try:
@@ -234,7 +204,7 @@ class Log:
         self._depth += 1
 
     def leave(self, error: BaseException | None, written: int) -> None:
-        """End a step; `written` is the count of writes at its start."""
+        """End a transaction; `written` is the count of writes at its start."""
         self._depth -= 1
         if error is None and self._depth:
             self.lock.release()
@@ -275,24 +245,23 @@ class Log:
                     self.committed[agent]()
 
     def settle(self) -> None:
-        """Inside a step: write the buffered rows into the transaction, so that its queries see them."""
+        """Inside a transaction: write the buffered rows, so that its queries see them."""
         if not any(self.rows.values()):
             return
         self._begin()
-        for table, rows in self.rows.items():
-            for size, some in groupby(rows, len):
-                self.database.execute_many(_INSERTIONS[table, size], list(some))
+        for (table, statement), rows in self.rows.items():
             if rows:
+                self.database.execute_many(statement, rows)
                 self.note_step(table, rows[-1][0], rows[-1][-1])
-            rows.clear()
+                rows.clear()
         self._settled = True
 
     def _flush(self) -> None:
         if self.written == 1 and not self._begun and not self.latest:  # one row, as most often
-            for table, rows in self.rows.items():
+            for (table, statement), rows in self.rows.items():
                 if rows:
                     (row,) = rows
-                    self.database.insert(_INSERTIONS[table, len(row)], row, briefly=self._briefly)
+                    self.database.insert(statement, row, briefly=self._briefly)
                     self.note_step(table, row[0], row[-1])
             self.end = self.numbers.next
             self._know()
@@ -309,6 +278,7 @@ class Log:
     def _empty(self) -> None:
         for rows in self.rows.values():
             rows.clear()
+        self.ended.clear()
         self.keys.clear()
         self.latest.clear()
         self._begun, self._settled, self.written, self._newest = False, False, 0, None
@@ -337,38 +307,28 @@ class Log:
                     self.database.close()
 
 
-class Step:
-    """The context manager of `Log.step`."""
+class Transaction:
+    """The context manager `Log.transaction`: what happens inside is on disk when the outermost one ends."""
 
     __slots__ = ("_log", "_written")
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._written = 0
+        self._written: list[int] = []  # counts of writes at the start of each one that is open
 
     def __enter__(self) -> Log:
         self._log.enter()
-        self._written = self._log.written
+        self._written.append(self._log.written)
         return self._log
 
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        self._log.leave(error, self._written)
+        self._log.leave(error, self._written.pop())
 
 
 def _refusal(error: BaseException) -> bool:
-    """Whether a step was refused because of its input, and not because the storage failed."""
+    """Whether something was refused because of its input, and not because the storage failed."""
     if isinstance(error, StorageError):
         return isinstance(error, MessageRefused)
     return isinstance(error, FedFairXError | Warning)
-
-
-def event_body(body: bytes, steps: int = 1) -> bytes:
-    """The stored body of an event: how many numbers it takes, and its content."""
-    return steps.to_bytes(8, "little") + body
-
-
-def event_content(whole: bytes) -> bytes:
-    """The content of an event from its stored body."""
-    return whole[8:]

@@ -8,15 +8,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 
+from fedfairx import steps
+from fedfairx.core.slates import ONE
+from fedfairx.decision import REWARDED
 from fedfairx.errors import StateError, require
 from fedfairx.storage.agents import read_agent
-from fedfairx.storage.amendments import LEARNT, Amendments
+from fedfairx.storage.amendments import Amendments
 from fedfairx.storage.database import PAGE, Database, Row, damaged, pages
-from fedfairx.storage.journal import Event, Journal, Made, Outcome, Step
+from fedfairx.storage.journal import Journal
 from fedfairx.storage.open_log import FILE, open_database
+from fedfairx.storage.rows import TABLES
 from fedfairx.storage.schema import create_tables, has_tables
 from fedfairx.storage.seals import DIGEST
-from fedfairx.storage.transaction_log import TABLES, Log
+from fedfairx.storage.transaction_log import Log
 from fedfairx.util.formatting import counted
 
 
@@ -80,22 +84,24 @@ def _check(log: Log, number: int, name: str) -> LogCheck:
     try:
         private = read_agent(log, number).secret is not None
         said = journal.amendments()
-        for found in journal.checked():
-            step = found.step
-            if found.seq in said.deleted:
+        for entry in journal.entries():
+            step = entry.step
+            if entry.number in said.deleted:
                 gone["deleted"] += 1
             elif _is_empty(step):
                 gone["dropped"] += 1
-            if isinstance(step, Made):
+            if isinstance(step, steps.Decided):
                 decisions += 1
-                slates |= set() if step.slots is None else {step.seq}
-            elif isinstance(step, Outcome) and step.status == "rewarded":
-                rewards += step.slot > 0 or step.decision not in slates
-            elif isinstance(step, Event) and step.kind == "release":
+                slates |= set() if step.decision.weights is ONE else {entry.number}
+            elif isinstance(step, steps.SlotsEnded):
+                rewards += step.status == REWARDED
+            elif isinstance(step, steps.Ended):
+                rewards += step.status == REWARDED and step.decision not in slates
+            elif isinstance(step, steps.Released):
                 releases[-1] += 1
-            elif isinstance(step, Event) and step.kind in ("run", "epoch"):
+            elif isinstance(step, steps.RunBegun | steps.EpochBegun):
                 releases.append(0)
-            head = found.seal[DIGEST]
+            head = entry.seal[DIGEST]
         for _ in journal.snapshots(damaged=True):
             pass
         if private:
@@ -117,10 +123,10 @@ def _compare_ledger(database: Database, agent: int, releases: Sequence[int]) -> 
             raise damaged(database.place, text)
 
 
-def _is_empty(step: Step | None) -> bool:
-    if isinstance(step, Event):
-        return step.kind in LEARNT and not step.body
-    return isinstance(step, Made) and not step.policy.size
+def _is_empty(step: steps.Step) -> bool:
+    if isinstance(step, steps.Learnt):
+        return not len(step.rows)
+    return isinstance(step, steps.Decided) and not step.decision.arms
 
 
 def copy_database(source: Database, path: str | os.PathLike[str]) -> None:

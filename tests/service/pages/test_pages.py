@@ -13,10 +13,10 @@ import pytest
 from starlette.testclient import TestClient
 
 import fedfairx as ffx
+from fedfairx.decision import DecisionNote
 from fedfairx.demo.couriers import FEATURES, SHARED, Couriers
 from fedfairx.service.pages import PAGES, jinja
 from fedfairx.service.pages.pagination import LINES
-from fedfairx.storage.records import DecisionNote
 from market import MERIT, NAMES, fill, looking
 
 PATHS = [path for path, _ in PAGES.values()]

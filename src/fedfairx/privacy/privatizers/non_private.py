@@ -99,7 +99,8 @@ class NonPrivateSums:
             self.add(context, reward, weight=weight)
             return float(learn_one(memory, context, weight, reward))
         self._count += 1
-        return float(learn_and_add(memory, self._total, values, at, self.dimension, weight, reward))
+        growth: float = learn_and_add(memory, self._total, values, at, self.dimension, weight, reward)
+        return growth
 
     def add_and_learn_slate(
         self, memory: Array, values: Array, at: int, weights: Array, rewards: Array, low: float, high: float

@@ -1,0 +1,320 @@
+"""What changes in an agent, and the only way it changes: `Core.apply` takes a step, now or from a log.
+
+There is no lock, no clock and no I/O here. `check` refuses a step and changes nothing; `apply` takes a step
+that was checked. Both read a private agent's ledger, which is written before the step that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from fedfairx import steps
+from fedfairx.agent.draws import Draws
+from fedfairx.agent.exchange import Base, Exchange
+from fedfairx.agent.model import Model
+from fedfairx.agent.settings import stored_schema
+from fedfairx.agent.state import (
+    MOST,
+    AgentState,
+    Ages,
+    ClosedEpochs,
+    JudgedPartner,
+    LearnerState,
+    Mark,
+    PendingDecision,
+    as_numbers,
+    as_release,
+)
+from fedfairx.core.marginal_likelihood import Sizes, next_refit
+from fedfairx.core.partners import LEVELS
+from fedfairx.core.statistics import packed_size
+from fedfairx.decision import Decision
+from fedfairx.errors import AlreadyObserved, InvalidInput, StateError, require
+from fedfairx.privacy import Privatizer
+from fedfairx.steps import Step
+
+SIZES = ("count", "ridge", "growth", "noise_variance", "squares", "observed", "updates")  # never negative
+DELETED = "deleted"
+
+
+class Core:
+    """The parts of an agent that change; an `AgentState` is their value."""
+
+    def __init__(self, model: Model, exchange: Exchange, draws: Draws) -> None:
+        self.model = model
+        self.exchange = exchange
+        self.draws = draws
+        self.runs: Callable[[int], Privatizer]  # by number: of the agent's log
+        self.pending: dict[int, Decision] = {}  # by number, in order
+
+    # --- steps ---------------------------------------------------------------------------------------
+
+    def check(self, step: Step) -> None:
+        """Refuse a step that this agent can't take; nothing has changed."""
+        check = _CHECKS.get(type(step))
+        if check is not None:
+            check(self, step)
+
+    def apply(self, step: Step) -> None:
+        """Take a step that was checked, or that was taken before and is replayed."""
+        _CHANGES[type(step)](self, step)
+
+    def apply_undone(self, step: Step) -> None:
+        """Take what is left of a step that a rollback has undone: nothing is learnt from it."""
+        if isinstance(step, _KEPT):
+            self.apply(step)
+        elif isinstance(step, steps.SlotsEnded):
+            self.pending[step.decision].end(step.rewards, step.status)
+        elif isinstance(step, steps.Ended):
+            del self.pending[step.decision]
+        elif isinstance(step, steps.Released) and self.model.sums is not None:
+            self.model.sums.spent = step.number  # a number is not used twice
+
+    def decided(self, decision: Decision) -> None:
+        """A decision was drawn, and waits."""
+        self.pending[decision.number] = decision
+        self.draws.advance()
+
+    def _check_slots(self, step: steps.SlotsEnded) -> None:
+        decision = self.pending[step.decision]
+        for slot in step.rewards if decision.outcomes else ():
+            if slot in decision.outcomes:
+                action = decision.shown[slot]
+                raise AlreadyObserved(f"decision {decision.id} has an outcome for action {action} already")
+
+    def slots_ended(self, step: steps.SlotsEnded) -> None:
+        """Slots of a decision got their outcomes. A privatizer with noise has got the records already."""
+        decision = self.pending[step.decision]
+        self._learn_slots(decision, step)
+        decision.end(step.rewards, step.status)
+
+    def _learn_slots(self, decision: Decision, step: steps.SlotsEnded) -> None:
+        if self.model.learn_together(decision, step.rewards):
+            return
+        for slot, reward in step.rewards.items():
+            if reward is None:
+                self._learn_nothing(step.status, 1)
+            elif self.model.learn(decision, slot, reward):
+                self.exchange.judge_again()
+
+    def ended(self, step: steps.Ended) -> None:
+        """A decision waits no more; the slots that waited got the same outcome."""
+        decision, reward = self.pending.pop(step.decision), step.reward
+        if step.slots is not None:
+            self._learn_slots(decision, step.slots)
+            return
+        if reward is None:
+            self._learn_nothing(step.status, len(decision.waiting))
+            return
+        for slot in decision.waiting if decision.outcomes else range(len(decision.shown)):
+            if self.model.learn(decision, slot, reward):
+                self.exchange.judge_again()
+
+    def _learn_nothing(self, status: str, slots: int) -> None:
+        if status == DELETED and self.model.sums is None:
+            self.model.local_count += slots  # its messages count blank records in their place
+
+    def _learnt(self, step: steps.Learnt) -> None:
+        weights = [1.0] * len(step.rows) if step.weights is None else step.weights.tolist()
+        rows = step.rows if self.model.actions is None else step.rows.ravel()
+        for row, weight, reward in zip(rows, weights, step.rewards, strict=True):
+            if self.model.learn_row(row, weight, reward):
+                self.exchange.judge_again()
+
+    def _check_actions(self, step: steps.ActionsChanged) -> None:
+        actions = self.model.actions
+        if actions is None:
+            raise InvalidInput("actions must have been given when the agent was made: its arms have features")
+        actions.changed(step.how, step.names)
+
+    def _actions_changed(self, step: steps.ActionsChanged) -> None:
+        self.model.change_actions(step.how, step.names)
+        self._resize_draws()
+
+    def _check_schema(self, step: steps.SchemaExtended) -> None:
+        model, prior = self.model, self.model.options.prior
+        if model.schema is None:
+            raise InvalidInput("schema must have been given when the agent was made; create another agent")
+        model.schema.extend(step.schema)
+        one = prior is None or not isinstance(prior.mean, tuple)
+        text = "must be the one that it has: its prior has a mean for each of its columns"
+        require(one, "schema", text, str(step.schema), "create another agent")
+
+    def _schema_extended(self, step: steps.SchemaExtended) -> None:
+        self.model.extend_schema(step.schema)
+        for decision in self.pending.values():
+            decision.grow(step.schema.width)
+        self._resize_draws()
+
+    def _resize_draws(self) -> None:
+        if self.draws.each != self.model.uniforms_each:
+            self.draws.resize(self.model.uniforms_each)
+
+    def _aged(self, _step: steps.Aged) -> None:
+        self.model.age()
+
+    def _released(self, step: steps.Released) -> None:
+        self.exchange.hold_own(step.number, step.release, step.records)
+
+    def _absorbed(self, step: steps.Absorbed) -> None:
+        self.exchange.absorb(step.releases)
+
+    def _peers_dropped(self, step: steps.PeersDropped) -> None:
+        self.exchange.drop(step.names)
+
+    def _total_added(self, step: steps.TotalAdded) -> None:
+        self.exchange.add_total(step.total, step.members)
+
+    def _run_begun(self, step: steps.RunBegun) -> None:
+        self.exchange.begin_run(self.runs(step.run))
+
+    def _epoch_begun(self, step: steps.EpochBegun) -> None:
+        self.exchange.begin_epoch(self.runs(step.run), step.run)
+
+    # --- its value -----------------------------------------------------------------------------------
+
+    def state(self, *, whole: bool = True) -> AgentState:
+        """The value of all parts; unless `whole`, without what a database holds anyway.
+
+        That includes marks: they are for interrupted releases, and in a database a release is a transaction.
+        """
+        model, exchange = self.model, self.exchange
+        learner, actions = model.learner, model.actions
+        return AgentState(
+            learner=LearnerState(
+                statistics=learner.statistics.tolist(),
+                fresh=learner.fresh.tolist(),
+                inverse=learner.inverse.ravel().tolist(),
+                count=learner.count,
+                ridge=learner.ridge,
+                largest_reward=model.limits.high,
+                noise_variance=learner.noise_variance,
+                mean=learner.sizes.mean,
+                squares=learner.squares,
+                observed=learner.observed,
+                updates=model.updates,
+                growth=float(model.growth),
+            ),
+            actions=None if actions is None else list(actions.names),
+            retired=None if actions is None else list(actions.retired),
+            own=model.own.tolist(),
+            released_count=model.released_count,
+            local_count=model.local_count,
+            marks=[Mark(count, mark.tolist()) for count, mark in model.marks.items() if whole],
+            judged=[
+                JudgedPartner(name, weights.tolist(), exchange.trust[name], exchange.powers[name])
+                for name, weights in exchange.weights.items()
+            ],
+            latest={name: release.to_bytes().hex() for name, release in exchange.latest.items()},
+            random=self.draws.position,
+            pending=[
+                PendingDecision.of(decision) if whole else number for number, decision in self.pending.items()
+            ],
+            privatizer=exchange.privatizer.state() if whole or model.sums is not None else None,
+            aged=None
+            if model.aging is None
+            else Ages(model.aging.at, model.refit_at, dict(exchange.arrived)),
+            features=None if model.schema is None else model.schema.to_dict(),
+            base=None
+            if exchange.base is None
+            else ClosedEpochs(
+                exchange.base.release.to_bytes().hex(), exchange.base.noise_sd, exchange.base.run
+            ),
+        )
+
+    def restore(self, state: AgentState, privatizer: Privatizer, pending: Iterable[Decision]) -> None:
+        """Put a state in place, with the privatizer and the pending decisions that belong to it."""
+        self.exchange.set_privatizer(privatizer)
+        self._restore(state)
+        self.pending.clear()
+        for decision in pending:
+            if self.model.schema is not None:
+                decision.grow(self.model.dimension)  # those from before a later version are shorter
+            self.pending[decision.number] = decision
+
+    def _restore(self, state: AgentState) -> None:
+        model, exchange, stored = self.model, self.exchange, state.learner
+        numbers = {f"learner.{name}": getattr(stored, name) for name in SIZES}
+        numbers |= {"released_count": state.released_count, "local_count": state.local_count}
+        for name, value in numbers.items():
+            if value < 0 or (isinstance(value, int) and value > MOST):
+                raise StateError(f"{name} must be >= 0, and a count at most {MOST}")
+        if state.actions is not None:  # there may have been fewer, or more, than the agent has now
+            try:
+                model.begin_actions(state.actions, state.retired or [])
+            except InvalidInput as error:
+                raise StateError(f"actions can't be restored: {error}") from None
+        if state.features is not None:  # it may have had fewer columns than now
+            model.begin_schema(stored_schema(state.features))
+        size, dimension, learner = packed_size(model.dimension), model.dimension, model.learner
+        learner.statistics[:] = as_numbers(stored.statistics, size, "learner.statistics")
+        learner.fresh[:] = as_numbers(stored.fresh, size, "learner.fresh")
+        inverse = as_numbers(stored.inverse, dimension**2, "learner.inverse")
+        learner.inverse[:] = inverse.reshape(dimension, dimension)
+        learner.set_count(stored.count)
+        sizes = Sizes(stored.noise_variance, stored.ridge, stored.mean)
+        learner.restore(sizes, stored.squares, stored.observed)
+        model.limits.set_largest(stored.largest_reward)
+        model.updates = stored.updates
+        model.growth = stored.growth
+        model.own[:] = as_numbers(state.own, size, "own")
+        model.released_count = state.released_count
+        model.local_count = state.local_count
+        model.refit_at = next_refit(model.observed)
+        model.marks = {mark.count: as_numbers(mark.sums, size, "marks") for mark in state.marks}
+        exchange.weights = {
+            each.name: as_numbers(each.weights, LEVELS, "judged.weights") for each in state.judged
+        }
+        exchange.trust = {each.name: each.trust for each in state.judged}
+        exchange.powers = {each.name: each.power for each in state.judged}
+        exchange.latest = {name: as_release(text) for name, text in state.latest.items()}
+        base = state.base
+        exchange.set_base(None if base is None else Base(as_release(base.release), base.noise_sd, base.run))
+        self._restore_ages(state.aged)
+        self.draws.restore(state.random, model.uniforms_each)
+
+    def _restore_ages(self, aged: Ages | None) -> None:
+        model, exchange = self.model, self.exchange
+        if (aged is None) != (model.aging is None):
+            raise StateError("aged must be there if there is a half-life, and only then")
+        if aged is not None and model.aging is not None:
+            held = aged.arrived.keys() == exchange.latest.keys()
+            if not (held and all(0 <= since <= aged.at <= MOST for since in (0, *aged.arrived.values()))):
+                raise StateError("aged.arrived must be of all releases held, from 0 to aged.at")
+            model.aging.at, model.refit_at, exchange.arrived = aged.at, aged.refit_at, dict(aged.arrived)
+
+
+def _nothing(_core: Core, _step: Any) -> None:
+    """The step changes how earlier ones are read, and no agent by itself."""
+
+
+#: What each step changes.
+_CHANGES: dict[type, Callable[[Core, Any], None]] = {
+    steps.Decided: lambda core, step: core.decided(step.decision),
+    steps.SlotsEnded: Core.slots_ended,
+    steps.Ended: Core.ended,
+    steps.Replaced: _nothing,
+    steps.Learnt: Core._learnt,
+    steps.Aged: Core._aged,
+    steps.Released: Core._released,
+    steps.Absorbed: Core._absorbed,
+    steps.PeersDropped: Core._peers_dropped,
+    steps.TotalAdded: Core._total_added,
+    steps.RunBegun: Core._run_begun,
+    steps.EpochBegun: Core._epoch_begun,
+    steps.ActionsChanged: Core._actions_changed,
+    steps.SchemaExtended: Core._schema_extended,
+    steps.Dropped: _nothing,
+    steps.Deleted: _nothing,
+    steps.RolledBack: _nothing,
+}
+#: What is refused beforehand. The other steps are made by the agent itself, or refused as they are taken,
+#: before anything has changed.
+_CHECKS: dict[type, Callable[[Core, Any], None]] = {
+    steps.SlotsEnded: Core._check_slots,
+    steps.ActionsChanged: Core._check_actions,
+    steps.SchemaExtended: Core._check_schema,
+}
+#: Steps that stay although a rollback has undone them.
+_KEPT = (steps.Decided, steps.ActionsChanged, steps.PeersDropped)

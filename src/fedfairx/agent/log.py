@@ -1,0 +1,104 @@
+"""The log that an agent writes its steps to: that of a database, or `NullLog`, which keeps none."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from fedfairx.agent.half_life import wall_clock
+from fedfairx.errors import InvalidInput
+from fedfairx.privacy import Budget, Privatizer
+from fedfairx.steps import Decided, Learnt, Step, numbers_of
+from fedfairx.storage.decision_ids import IdPrefixes
+from fedfairx.storage.transaction_log import StepCounter
+
+ENDED = "ended"  # the status of a decision of which nothing else is kept
+
+
+class AgentLog(Protocol):
+    """What an agent needs of its log. It appends inside a transaction, after its core has taken the step."""
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """Held while an agent reads what may change."""
+
+    @property
+    def transaction(self) -> AbstractContextManager[Any]:
+        """Makes what happens inside atomic, for other threads and, if there is a disk, on it."""
+
+    numbers: StepCounter
+    prefixes: IdPrefixes
+    #: The prefix of the ids to come.
+    prefix: str
+
+    @property
+    def time(self) -> int:
+        """The time of the transaction, in microseconds since 1970; 0 if nothing is kept."""
+
+    def clock(self) -> int:
+        """The time of the step that is taken or replayed, by which records age."""
+
+    def append(self, step: Step) -> None:
+        """Write a step."""
+
+    def append_decisions(self, decided: Sequence[Decided]) -> None:
+        """Write decisions, whose numbers follow one another."""
+
+    def require_new(self, key: str) -> None:
+        """Raise `KeyTaken` if a decision was made under this key."""
+
+    def status_of(self, number: int) -> str | None:
+        """The status of a decision that does not wait; None if there is none of this number."""
+
+    def new_run(self, privatizer: Privatizer | Budget) -> tuple[Privatizer, int]:
+        """Keep what a private agent continues with, as a privatizer and its number."""
+
+    def run(self, number: int) -> Privatizer:
+        """The privatizer of a run."""
+
+    def close(self) -> None:
+        """Write no more."""
+
+
+class NullLog:
+    """The log of an agent in memory: it gives numbers to steps, and keeps nothing of them."""
+
+    def __init__(self) -> None:
+        self.lock = self.transaction = threading.RLock()
+        self.numbers = StepCounter()
+        self.prefixes = IdPrefixes()
+        self.prefix = self.prefixes.begin(0)
+        self.time = 0
+        self.clock = wall_clock
+        self._runs = 1
+        self._next: Privatizer | None = None  # of the run that may begin
+
+    def append(self, step: Step) -> None:
+        """Count records that were learnt, which the privacy ledger knows by number."""
+        if type(step) is Learnt:
+            self.numbers.next += numbers_of(step)
+
+    def append_decisions(self, decided: Sequence[Decided]) -> None:
+        pass
+
+    def require_new(self, key: str) -> None:
+        pass
+
+    def status_of(self, number: int) -> str | None:  # noqa: ARG002
+        return ENDED
+
+    def new_run(self, privatizer: Privatizer | Budget) -> tuple[Privatizer, int]:
+        if isinstance(privatizer, Budget):
+            raise InvalidInput("privatizer must be a privatizer: a Budget is for a durable agent")
+        self._next = privatizer
+        return privatizer, self._runs + 1
+
+    def run(self, number: int) -> Privatizer:
+        assert self._next is not None
+        self._runs = number
+        return self._next
+
+    def close(self) -> None:
+        pass

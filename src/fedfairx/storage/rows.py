@@ -1,0 +1,237 @@
+"""Rows of the log: how decisions and outcomes are stored, and the steps that they are.
+
+A decision of one slot of weight 1 has no `slots`, and one outcome, of slot 0. One with several slots has an
+outcome for each of them, from slot 1 on, and then that of slot 0, which ends it and has the sum of theirs. An
+outcome with a higher `turn` replaces the reward of the first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedfairx.core.slates import ONE
+from fedfairx.decision import REWARDED, Decision, DecisionNote
+from fedfairx.steps import Decided, Ended, Replaced, SlotsEnded
+from fedfairx.storage.database import Row
+from fedfairx.storage.seals import (
+    DECISION,
+    EVENT,
+    NOTED_DECISION,
+    OUTCOME,
+    PLAIN_DECISION,
+    PLAIN_OUTCOME,
+)
+from fedfairx.util.arrays import Array, Coordinates
+
+#: The tables of a log: each row of one of them is a step, or a part of one.
+TABLES = ("decisions", "outcomes", "events")
+
+
+class Insertion(NamedTuple):
+    """A statement that inserts a row with its seal. Columns that it leaves out have their defaults."""
+
+    table: str
+    statement: str
+
+
+def _insertion(table: str, columns: str) -> Insertion:
+    marks = ", ".join("?" * (columns.count(",") + 2))
+    return Insertion(table, f"INSERT INTO {table} ({columns}, seal) VALUES ({marks})")
+
+
+#: Each value takes time, so rows whose last columns have their defaults leave them out.
+INSERT_DECISION = _insertion("decisions", DECISION)
+INSERT_NOTED_DECISION = _insertion("decisions", NOTED_DECISION)
+INSERT_PLAIN_DECISION = _insertion("decisions", PLAIN_DECISION)
+INSERT_OUTCOME = _insertion("outcomes", OUTCOME)
+INSERT_PLAIN_OUTCOME = _insertion("outcomes", PLAIN_OUTCOME)
+INSERT_EVENT = _insertion("events", EVENT)
+INSERTIONS = (
+    INSERT_DECISION,
+    INSERT_NOTED_DECISION,
+    INSERT_PLAIN_DECISION,
+    INSERT_OUTCOME,
+    INSERT_PLAIN_OUTCOME,
+    INSERT_EVENT,
+)
+
+
+class DecisionRow(NamedTuple):
+    """A row of `DECISION` and its seal."""
+
+    seq: int
+    agent: int
+    time: int
+    contexts: bytes
+    policy: bytes
+    theta: bytes
+    action: int
+    drawn: int
+    propensity: float
+    mode: str
+    baseline: int | None
+    control_share: float
+    model_version: int
+    names: str | None
+    groups: str | None
+    key: str | None
+    digest: str | None
+    extra: str | None
+    slots: str | None
+    seal: bytes
+
+    def decided(self, origin: str) -> Decided:
+        """The step. Of a decision that has lost its content only number, time and slots are left."""
+        slots = None if self.slots is None else json.loads(self.slots)
+        shown = [self.action] if slots is None else slots["shown"]
+        drawn = [self.drawn] if slots is None else slots.get("drawn", shown)
+        instead = None if drawn == shown else drawn
+        weights = ONE if slots is None else tuple(slots["weights"])
+        arms, dimension = len(self.policy) // 8, len(self.theta) // 8
+        names = None if self.names is None else json.loads(self.names)
+        chosen = [context_bytes(self.contexts, row, arms, dimension) for row in shown] if arms else []
+        values = floats(b"".join((self.policy, self.theta, *chosen)))
+        called = None if names is None else [names[row] for row in shown]
+        decision = Decision(
+            self.seq, shown, values, arms, weights, called, origin, self.time, self.propensity, instead
+        )
+        return Decided(decision, names=names)
+
+
+class OutcomeRow(NamedTuple):
+    """A row of `OUTCOME` and its seal."""
+
+    seq: int
+    agent: int
+    decision: int
+    time: int
+    reward: float | None
+    status: str
+    person: str | None
+    slot: int
+    turn: int
+    seal: bytes
+
+    @property
+    def learnt(self) -> float | None:
+        """The reward as it was learnt: one that was not a number is stored as NULL."""
+        return float("nan") if self.reward is None and self.status == REWARDED else self.reward
+
+    def step(self, newest: OutcomeRow | None) -> SlotsEnded | Ended | Replaced:
+        """The step, with the reward of the outcome that has replaced it last."""
+        reward = self.learnt if newest is None else newest.learnt
+        if self.turn:
+            return Replaced(self.decision, reward, self.person, self.slot, self.turn)
+        if self.slot:
+            return SlotsEnded(self.decision, {self.slot - 1: reward}, self.status, self.person)
+        return Ended(self.decision, self.status, reward, self.person)
+
+
+class EventRow(NamedTuple):
+    """A row of `EVENT` and its seal."""
+
+    seq: int
+    agent: int
+    time: int
+    kind: str
+    body: bytes
+    seal: bytes
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers of the log it takes."""
+        return int.from_bytes(self.body[:HEAD], "little")
+
+    @property
+    def content(self) -> bytes:
+        """The packed event."""
+        return self.body[HEAD:]
+
+
+HEAD = 8  # bytes of an event's body that say how many numbers it takes
+
+
+def event_body(content: bytes, numbers: int = 1) -> bytes:
+    """The stored body of an event: how many numbers it takes, and its content."""
+    return numbers.to_bytes(HEAD, "little") + content
+
+
+_D, _O = len(DecisionRow._fields), len(OutcomeRow._fields)
+
+
+class WholeRow(NamedTuple):
+    """A decision, its outcome or that of a slot, and the outcome that replaced that one last."""
+
+    decision: DecisionRow
+    first: OutcomeRow | None
+    newest: OutcomeRow | None
+
+
+def whole_row(row: Row) -> WholeRow:
+    """Name the columns of a decision, an outcome and another outcome in one row."""
+    return WholeRow(DecisionRow(*row[:_D]), *outcome_rows(row[_D:]))
+
+
+def outcome_rows(row: Row) -> tuple[Any, OutcomeRow | None]:
+    """Name the columns of an outcome and another outcome in one row; None for one that is not there."""
+    first, newest = row[:_O], row[_O:]
+    return (
+        None if first[0] is None else OutcomeRow(*first),
+        None if newest[0] is None else OutcomeRow(*newest),
+    )
+
+
+# --- columns ----------------------------------------------------------------------------------------------
+
+
+def slots_text(decision: Decision, note: DecisionNote | None) -> str | None:
+    """Weights and arms of slots, and the note's baseline, as JSON; None for one slot of weight 1."""
+    if decision.weights is ONE:
+        return None
+    kept: dict[str, Any] = {"weights": decision.weights}
+    if decision.taken_instead_of is not None:
+        kept["drawn"] = decision.taken_instead_of
+    if note is not None and note.baseline is not None:
+        kept["baseline"] = note.baseline
+    kept["shown"] = decision.shown  # the last one, and without spaces: queries find an action in it by LIKE
+    return json.dumps(kept, separators=(",", ":"))
+
+
+def floats(blob: bytes) -> Array:
+    return np.frombuffer(blob, dtype="<f8").astype(np.float64)
+
+
+def packed_contexts(rows: Array | Coordinates) -> bytearray:
+    """Pack contexts (K, d) as floats, or coordinates (K,) of actions without features as four bytes each."""
+    return bytearray(rows if rows.ndim == 2 else rows.astype("<i4"))
+
+
+def unpacked_contexts(blob: bytes, arms: int, dimension: int) -> Array:
+    """Contexts (K, d) from `packed_contexts`; coordinates become unit vectors."""
+    if len(blob) != 4 * arms:
+        return floats(blob).reshape(arms, dimension)
+    rows = np.zeros((arms, dimension))
+    rows[np.arange(arms), np.frombuffer(blob, "<i4")] = 1.0
+    return rows
+
+
+def context_of(blob: bytes, row: int, arms: int, dimension: int) -> Array:
+    """One row of `unpacked_contexts`, without unpacking the others."""
+    return floats(context_bytes(blob, row, arms, dimension))
+
+
+def context_bytes(blob: bytes, row: int, arms: int, dimension: int) -> bytes:
+    """One row of `unpacked_contexts`, as the bytes of its floats."""
+    if len(blob) == 4 * arms:
+        return unpacked_contexts(blob[4 * row : 4 * row + 4], 1, dimension).astype("<f8").tobytes()
+    return blob[8 * dimension * row : 8 * dimension * (row + 1)]
+
+
+def as_json(values: Sequence[str | None]) -> str:
+    from msgspec.json import encode
+
+    return encode(values, enc_hook=str).decode()
