@@ -21,7 +21,7 @@ from fedfairx.service import decisions
 from fedfairx.service.decisions import PlainDecisions, decide, parse_plain, parse_request
 from fedfairx.service.feature_table import FeatureTable
 from fedfairx.service.schemas import Action, DecisionRequest
-from fedfairx.service.write_queue import _calls, _take_steps
+from fedfairx.service.write_queue import _calls, _take_tasks
 from service_helpers import ACTIONS, CONTEXTS, asking, settings_for
 
 D = 2
@@ -93,7 +93,7 @@ def step(some: Requests) -> PlainDecisions:
 def take(owner: Agent, steps: list[PlainDecisions]) -> list[Any]:
     """As the write queue does."""
     calls = _calls((owner, step, None, None) for step in steps)  # type: ignore[misc]
-    return [outcome for _, some in calls for outcome in _take_steps(owner, some)]
+    return [outcome for _, some in calls for outcome in _take_tasks(owner, some)]
 
 
 @given(st.lists(st.lists(PLAIN, min_size=1, max_size=3), min_size=1, max_size=6), st.data())
