@@ -146,8 +146,8 @@ def test_a_name_that_is_no_option(name: str, text: str) -> None:
         ({"confidence": ffx.Confidence()}, "confidence is for rule='optimism'"),
         ({"solver": "pgd"}, "solver is for rule='optimism'"),
         ({"algorithm": "b0", "prior": ffx.Prior()}, "prior is not for rule='optimism'"),
-        ({"minimum_share": 1.0}, r"minimum_share must be in \[0, 1\)"),
-        ({"shift": -1.0}, "shift must be finite and >= 0"),
+        ({"minimum_share": 1.0}, "minimum_share must be a finite number >= 0 and < 1"),
+        ({"shift": -1.0}, "shift must be a finite number >= 0"),
         ({"algorithm": "priv-fairx-bayes"}, "epsilon must be given for priv-fairx-bayes"),
         ({"algorithm": "priv-fairx-bayes", "epsilon": 1.0, "schedule": "determinant"}, "decide_from must be"),
     ],
@@ -222,8 +222,8 @@ def test_secure_aggregation_shares_the_noise() -> None:
     [
         ({"aggregation": "some"}, "aggregation must be one of plain, secure"),
         ({"aggregation": "plain", "colluding": 1}, "colluding is for aggregation='secure'"),
-        ({"colluding": 0}, "colluding must be an integer >= 1"),
-        ({"colluding": True}, "colluding must be an integer >= 1"),
+        ({"colluding": 0}, "colluding must be a whole number >= 1"),
+        ({"colluding": True}, "colluding must be a whole number >= 1"),
         ({"decide_from": "released+local"}, "decide_from must be released or own\\+released with secure"),
         ({"algorithm": "b1"}, "aggregation must be 'plain' for b1, whose schedule looks at the data"),
         (

@@ -230,8 +230,8 @@ def test_every_arm_has_its_least_share() -> None:
         ({"rule": "best"}, "rule must be one of expected-merit, greedy, thompson, optimism, got rule='best'"),
         ({"confidence": ffx.Confidence()}, "confidence is for rule='optimism'"),
         ({"rule": "optimism", "prior": ffx.Prior()}, "prior is not for rule='optimism'"),
-        ({"minimum_share": 1.0}, r"minimum_share must be in \[0, 1\)"),
-        ({"minimum_share": -0.1}, r"minimum_share must be in \[0, 1\)"),
+        ({"minimum_share": 1.0}, "minimum_share must be a finite number >= 0 and < 1"),
+        ({"minimum_share": -0.1}, "minimum_share must be a finite number >= 0 and < 1"),
         ({"prior": ffx.Prior(mean=(0.0, 1.0))}, "mean must be 3 numbers"),
     ],
 )

@@ -481,9 +481,9 @@ def test_privacy_shows_the_noise_with_and_without_secure_aggregation(capsys: pyt
     assert json.loads(capsys.readouterr().out)["share"]["honest"] == 8
     for arguments, message in (
         (("--agents", "2", "--aggregation", "secure"), "members must be at least 3"),
-        (("--colluding", "2"), "--colluding is for --aggregation secure"),
-        (("--aggregation", "secure", "--schedule", "determinant"), "--aggregation must be plain: when"),
-        (("--aggregation", "secure", "--decide-from", "released+local"), "--decide-from must be released or"),
+        (("--colluding", "2"), "colluding is for aggregation='secure'"),
+        (("--aggregation", "secure", "--schedule", "determinant"), "aggregation must be 'plain' for priv"),
+        (("--aggregation", "secure", "--decide-from", "released+local"), "decide_from must be released or"),
     ):
         assert message in refused(capsys, "privacy", *arguments)
 
@@ -492,7 +492,7 @@ def test_privacy_shows_the_noise_with_and_without_secure_aggregation(capsys: pyt
     ("arguments", "message"),
     [
         (("--epsilon", "0"), "epsilon"),
-        (("--delta", "1.5"), "delta must be in (0, 1)"),
+        (("--delta", "1.5"), "delta must be a finite number > 0 and < 1"),
         (("--mechanism", "x"), "mechanism must be one of"),
         (("--horizon", "0"), "horizon must be an integer >= 1"),
         (("--adjacency", "x"), "adjacency"),

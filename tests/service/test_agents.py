@@ -135,7 +135,7 @@ def test_other_settings_are_a_conflict_and_wrong_ones_make_nothing(place: str) -
     with serving(place) as client:
         make(client, "shop", SHOP)
         for changed, text in (
-            ({**SHOP, "slots": 2}, "slots must be what the agent has, 1, got (1.0, 1.0)."),
+            ({**SHOP, "slots": 2}, "slots must be what the agent has, (1.0,), got (1.0, 1.0)."),
             ({**SHOP, "window": 61, "rule": "greedy"}, "rule must be what the agent has, 'expected-merit'"),
             (NEWS, "actions must be what the agent has"),
         ):

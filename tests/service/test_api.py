@@ -151,7 +151,7 @@ def test_a_batch_is_bounded_by_the_work_that_it_is(tmp_path: Path) -> None:
         rewards = [{"decision_id": one["decision_id"], "reward": 1.0} for one in made]
         assert client.post("/v1/rewards", json={"rewards": rewards}).status_code == 204
     names = [f"worker-{k:03d}" for k in range(200)]
-    with asking(str(tmp_path / "named" / "agent.db"), actions=names, dimension=0) as client:
+    with asking(str(tmp_path / "named" / "agent.db"), actions=names, dimension=None) as client:
         made = client.post("/v1/decisions/batch", json={"decisions": [{}] * 1_000}).json()["decisions"]
         rewards = [{"decision_id": one["decision_id"], "reward": 1.0} for one in made]
         assert client.post("/v1/rewards", json={"rewards": rewards}).status_code == 204
@@ -450,7 +450,7 @@ def test_a_setting_that_contradicts_the_database_is_refused(place: str) -> None:
         pass
     with pytest.raises(ffx.errors.InvalidInput, match="rule must be"), asking(place, rule="greedy"):
         pass
-    with asking(place, dimension=0) as client:  # what is kept need not be said again
+    with asking(place, dimension=None) as client:  # what is kept need not be said again
         decide(client)
 
 
@@ -474,7 +474,7 @@ def test_features_are_kept_and_others_refused(place: str) -> None:
         said = f"must be .*{kept}.*{got}"
         with pytest.raises(ffx.errors.InvalidInput, match=said), asking(place, **others):
             pass
-    for same in ({"features": NAMED, "intercept": True}, {"dimension": 2}, {"dimension": 0}):
+    for same in ({"features": NAMED, "intercept": True}, {"dimension": 2}, {"dimension": None}):
         with asking(place, **same) as client:
             decide(client, actions=actions)
             model = client.get("/v1/model").json()

@@ -142,7 +142,7 @@ def test_later_versions_append_and_a_restart_keeps_them(place: str, tmp_path: Pa
             file.write_bytes(client.get(f"/v1/export?format={kind}").content)
             found = ffx.evaluate(file, {"uniform": "uniform", "replayed": ffx.Options()})
             assert found.decisions == 13
-    for given in ({"dimension": 0}, later, {"dimension": 4}):
+    for given in ({"dimension": None}, later, {"dimension": 4}):
         with asking(place, **given) as client:
             made = decide(client, actions=richer, context={"city": "Bonn"})
             assert client.get("/v1/model").json()["schema"]["version"] == 2
@@ -151,7 +151,7 @@ def test_later_versions_append_and_a_restart_keeps_them(place: str, tmp_path: Pa
         ({**later, "shared": ""}, "schema must be"),
         ({"features": "price=0:10"}, "schema must be"),
         ({**later, "intercept": False}, "intercept=true, or append to it, got .*intercept=false"),
-        ({"dimension": 0, "shared": "city"}, "features must be given with shared"),
+        ({"dimension": None, "shared": "city"}, "features must be given with shared"),
         ({"dimension": 9}, "dimension must be 4"),
         ({"actions": ["ann"]}, "actions must be left out"),
     ):
@@ -247,7 +247,7 @@ def test_numbers_by_name_or_in_order_give_the_same_contexts(place: str) -> None:
     """To [-1, 1], divided by the root of their number, bit for bit; also if settings name no features."""
     first = {"features": "a=0:1,b=0:1", "intercept": False}
     rows = np.random.default_rng(0).normal(0.5, 0.6, (20, 2))
-    for given in (first, {"dimension": 0}, {"features": "a=0:1,b=0:1"}, {"dimension": 2}):
+    for given in (first, {"dimension": None}, {"features": "a=0:1,b=0:1"}, {"dimension": 2}):
         with asking(place, **given) as client:
             actions = [{"id": str(k), "features": {"a": a, "b": b}} for k, (a, b) in enumerate(rows.tolist())]
             decide(client, actions=actions)

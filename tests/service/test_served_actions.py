@@ -110,15 +110,15 @@ def test_they_come_and_go_and_a_restart_keeps_them(place: str) -> None:
         assert ask(client)["action_ids"] == ["ann", "cid", "dora"]
         assert listed(client) == {"ann": "active", "ben": "retired", "cid": "active", "dora": "active"}
     for given in ({}, {"actions": NAMES}, {"actions": ["ben", "dora"]}):  # as the first ones, or left out
-        with asking(place, **({"dimension": 0} | given)) as client:
+        with asking(place, **({"dimension": None} | given)) as client:
             assert ask(client)["action_ids"] == ["ann", "cid", "dora"]
-    with asking(place, dimension=0) as client:
+    with asking(place, dimension=None) as client:
         late = client.put(f"/v1/decisions/{before['decision_id']}/reward", json={"reward": 1.0})
         assert late.status_code == 204
         assert client.put("/v1/actions/ben").status_code == 204
         assert ask(client)["action_ids"] == ["ann", "ben", "cid", "dora"]
         assert client.get("/v1/model").json()["estimate"][1] > 0.5
-    with asking(place, dimension=0) as client:
+    with asking(place, dimension=None) as client:
         assert set(listed(client).values()) == {"active"}
         client.get("/v1/exposure").raise_for_status()
 
@@ -129,7 +129,7 @@ def test_they_come_and_go_and_a_restart_keeps_them(place: str) -> None:
         ({"actions": [*NAMES, "dora"]}, "actions must be ones that it has, got actions=['dora']"),
         ({"dimension": 3}, "dimension must be left out: this agent has actions"),
         ({"features": "a=0:1"}, "features must be"),
-        ({"dimension": 0, "intercept": True}, "intercept must be"),
+        ({"dimension": None, "intercept": True}, "intercept must be"),
     ],
 )
 def test_a_start_that_says_otherwise_is_refused(tmp_path: Path, given: dict[str, Any], words: str) -> None:
@@ -204,7 +204,7 @@ def test_more_than_may_be_are_not_decided_about(tmp_path: Path) -> None:
     place = str(tmp_path / "agent.sqlite")
     with asking(place, actions=["ann", "ben", "cid"]):
         pass
-    with asking(place, dimension=0, max_actions=2) as client:
+    with asking(place, dimension=None, max_actions=2) as client:
         answer = client.post("/v1/decisions", json={})
         assert answer.status_code == 422
         assert "must be at most 2 (max_actions)" in answer.json()["detail"]
@@ -219,7 +219,7 @@ def test_a_retry_is_answered_as_then(place: str) -> None:
         second = client.post("/v1/decisions", json=some, headers={"idempotency-key": "l"}).json()
         client.put("/v1/actions/dora")
         client.delete("/v1/actions/ben")
-    with asking(place, dimension=0) as client:
+    with asking(place, dimension=None) as client:
         assert client.post("/v1/decisions", json={}, headers=key).json() == first
         again = client.post("/v1/decisions", json=some, headers={"idempotency-key": "l"})
         assert again.json() == second
@@ -264,7 +264,7 @@ def test_wild_names(place: str) -> None:
         for name in WILD[1:]:
             assert client.delete(address(name)).status_code == 204, name
         assert ask(client)["action_ids"] == WILD[:1]
-    with asking(place, dimension=0) as client:
+    with asking(place, dimension=None) as client:
         assert list(listed(client)) == WILD
 
 

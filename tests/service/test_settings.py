@@ -120,8 +120,9 @@ def test_help_is_made_from_the_table(capsys: pytest.CaptureFixture[str]) -> None
         main(["serve", "--help"])
     shown = " ".join(capsys.readouterr().out.split())
     for one in table():
-        value = f"[{one.metavar}]" if one.hint is bool else one.metavar
-        assert f"{one.flags[0]} {value} {one.help} (default: {one.default})" in shown
+        value = f"[{one.metavar}]" if one.kinds == (bool,) and not one.optional else one.metavar
+        choices = f"; choices: {', '.join(one.choices)}" if one.choices else ""
+        assert f"{one.flags[0]} {value} {one.help}{one.example}{choices} (default: {one.default})" in shown
 
 
 def test_an_error_tells_where_the_value_came_from(tmp_path: Path) -> None:

@@ -1,30 +1,33 @@
 """How agents decide, learn and share: the one configuration of agents, federations, simulations and services.
 
-Its fields are keywords of `Agent`, `Federation` and `simulate`. Contradictions are refused here.
+A field has its type, limits and scope here, and its help in the docstring of `Options`. The keywords of
+`Agent`, `Federation` and `simulate`, flags, environment variables, TOML keys, the body of a request that
+makes an agent, and the terms of a federation come from it (`util/config.py`). Contradictions are refused
+here.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal, TypedDict, Unpack, cast
 
 from fedfairx.agent.algorithms import ALGORITHMS, SOLVERS, Algorithm
 from fedfairx.agent.algorithms import algorithm as find_algorithm
-from fedfairx.agent.half_life import NOT_PRIVATE, HalfLife, as_half_life
+from fedfairx.agent.by_name import as_merit, as_schedule
+from fedfairx.agent.half_life import LONGEST, NOT_PRIVATE, HalfLife, as_half_life
 from fedfairx.agent.reward_limits import as_reward_range, check_weights
 from fedfairx.agent.schedules import SCHEDULES, Plan, Schedule
 from fedfairx.agent.schedules import schedule as find_schedule
-from fedfairx.core.confidence import Confidence
+from fedfairx.core.confidence import LARGEST_SETTING, Confidence
 from fedfairx.core.merit import Exponential, Merit
 from fedfairx.core.optimism.solver import Solver
 from fedfairx.core.partners import ALIKE, DIFFER, PARTNERS
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM, RULES
-from fedfairx.core.slates import ONE, Slots, as_weights
+from fedfairx.core.slates import MOST, ONE, Slots, as_weights, read_slots
 from fedfairx.errors import require
 from fedfairx.privacy import Bounds, Budget, Centring, NonPrivateSums, Privatizer, mechanisms
 from fedfairx.privacy.budget import Calibrate, require_claim
@@ -32,6 +35,18 @@ from fedfairx.privacy.guarantee import DECIDE_FROM, DecideFrom
 from fedfairx.privacy.ledger.ledger import Ledger
 from fedfairx.privacy.mechanisms.noise import NoiseSource
 from fedfairx.privacy.mechanisms.noise_share import NoiseShare
+from fedfairx.util.config import (
+    COUNT,
+    POSITIVE,
+    READERS,
+    SHARE,
+    Limits,
+    Part,
+    Scope,
+    Setting,
+    option,
+    settings_of,
+)
 
 #: The default scale of the radius, fitted to the paper's curve (docs/paper/reproduction.md), so that what is
 #: deployed is what its figures show. The theorem's is 1.
@@ -40,69 +55,96 @@ SCALE = 0.5
 AGGREGATIONS = PLAIN, SECURE = "plain", "secure"
 #: Where secure aggregation is available, for errors.
 WHERE_SECURE = "secure aggregation is for simulate, Federation and the terms of a federation"
-_OWN = {"unset": "the algorithm's own"}  # what None means, for the command line
+AGENT, AGREED, MEMBER, *_ = Scope
+OWN = "the algorithm's own"  # what None means
 _KINDS = {"prior": Prior, "confidence": Confidence, "bounds": Bounds, "centring": Centring}
 
 
 class Keywords(TypedDict, total=False):
-    """The fields of `Options` as keywords.
+    """The fields of `Options` as keywords, for editors; a test holds that they are the same.
 
     `Federation` also takes a merit for each agent, and `simulate` the centring of its scenario.
     """
 
-    algorithm: str | Algorithm
     rule: str | None
     merit: Merit | Sequence[Merit] | None
-    schedule: str | Schedule | None
     reward_range: tuple[float, float] | None
-    prior: Prior | None
     minimum_share: float
     slots: Slots
-    confidence: Confidence | None
-    solver: str | Solver | None
     epsilon: float | None
     delta: float
+    decide_from: str | None
+    partners: str
+    half_life: HalfLife | None
+    algorithm: str | Algorithm
+    schedule: str | Schedule | None
+    prior: Prior | None
+    confidence: Confidence | None
+    solver: str | Solver | None
     mechanism: str | Calibrate
     bounds: Bounds | None
     centring: Centring | Literal["scenario"] | None
-    decide_from: str | None
     shift: float
-    partners: str
-    half_life: HalfLife | None
     aggregation: str
     colluding: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class SharedOptions:
+    """The options that agents of programs and of services have alike. `Options` explains them."""
+
+    rule: str | None = option(None, AGREED, choices=RULES, unset=OWN)
+    merit: Merit | None = option(
+        None, AGREED, like="doubling:0.1", unset="7 % of the reward range doubles the share"
+    )
+    reward_range: tuple[float, float] | None = option(
+        None,
+        AGREED,
+        Limits(ge=-LARGEST_SETTING, le=LARGEST_SETTING),
+        like="1:5",
+        metavar="LOW:HIGH",
+    )
+    minimum_share: float = option(0.0, AGREED, Limits(ge=0, lt=1))
+    slots: Slots = option(ONE, AGREED, like="3 or 1,0.63,0.5", unset=1, metavar="INT|NUMBER,…")
+    epsilon: float | None = option(None, AGREED, POSITIVE)
+    delta: float = option(1e-6, AGREED, Limits(gt=0, lt=1))
+    decide_from: str | None = option(None, MEMBER, choices=DECIDE_FROM, unset=OWN)
+    partners: str = option(ALIKE, MEMBER, choices=PARTNERS)
+    half_life: HalfLife | None = option(None, MEMBER, like="1000 or 30d", metavar="REWARDS|TIME")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(SharedOptions):
     """How agents decide, learn and share: everything except who they are and how long they run.
 
     algorithm: the rule, what is shared, and whether privately: a name of `fedfairx.algorithms()`.
-    rule: how shares are computed, instead of the algorithm's own rule: "expected-merit", "greedy", "thompson"
-        or "optimism".
-    merit: what a reward is worth, one of `fedfairx.merit`; by default an arm that is better by 7 % of the
-        reward range gets twice the share.
+    rule: how shares are computed: "expected-merit", "greedy" (the merit of the expected reward), "thompson"
+        (the merit under a drawn parameter), or "optimism" (the paper's).
+    merit: what a reward is worth, one of `fedfairx.merit`; a steeper one gives the best arms more. By default
+        an arm that is better by 7 % of the reward range gets twice the share; the default range is (0, 1).
     schedule: when agents share, instead of the algorithm's own: a name or a `Schedule`.
-    reward_range: (low, high) of all rewards, if known; it sets the default prior. Where slots have weights
-        it must contain 0.
-    prior: what is believed before the first reward, for every rule but "optimism".
+    reward_range: (low, high) of all rewards, if known. It sets the defaults of merit and prior, and rewards
+        outside are refused.
+    prior: what is believed before the first reward (`Prior`), for every rule but "optimism".
     minimum_share: the least share of every arm, in [0, 1).
-    slots: how many actions a decision shows, or the weight of every slot; 1 by default.
+    slots: how many actions a decision shows, or the weight of every slot. Where slots have weights, the
+        reward range must contain 0.
     confidence: the region that "optimism" chooses from; by default half the theorem's radius, as fitted to
         the paper's curves.
     solver: how "optimism" finds its θ: a name or a `Solver`.
-    epsilon: ε for all of an agent's messages together; private algorithms need one.
+    epsilon: ε for all of an agent's messages together, which makes them private;
+        docs/howto/choose-epsilon.md. Private algorithms need one.
     delta: δ for all of an agent's messages together; above 1e-3 the guarantee is weak.
     mechanism: how noise is added to releases: a name that `fedfairx list` shows, or a function of your own.
     bounds: what records are clipped to; also their neighbouring relation, and how noise is divided.
     centring: the public point that records are clipped around; by default zero.
-    decide_from: what a private agent's decisions may use, instead of the algorithm's own; "released" is the
-        strict mode, whose claim also covers what a record changes in later decisions.
+    decide_from: what a private agent's decisions may use; "released" is the strict mode, whose claim also
+        covers what a record changes in later decisions.
     shift: what "optimism" adds to private sums to make them definite, in sds of their noise.
-    partners: "alike" (one θ for all) or "differ": each agent learns from its own rewards how far the θ of
-        others agrees with its own.
-    half_life: after how many rewards, as 1000, or after what time, as 30d, a record counts half; by default
-        all count alike. Not for private agents, nor for "optimism".
+    partners: "alike" (one θ for all) or "differ": the agent learns from its own rewards whom to believe, and
+        how far. For rules with a posterior, unless decisions come from releases alone.
+    half_life: after how many rewards, or after what time ("30d"), a record counts half, for a world that
+        changes; by default all count alike. Not for private agents, nor for "optimism".
     aggregation: "plain" (each agent's releases are seen) or "secure": only the sum of all agents' releases is
         ever seen, so that each adds only a share of the noise. For private agents.
     colluding: with secure aggregation, how many agents may collude with each other and with the hub.
@@ -111,35 +153,32 @@ class Options:
     Geometric(ratio=1.2, start=30)
     """
 
-    algorithm: str | Algorithm = field(default="fed-fairx-bayes", metadata={"choices": tuple(ALGORITHMS)})
-    rule: str | None = field(default=None, metadata={"choices": RULES, **_OWN})
-    merit: Merit | None = None
-    schedule: str | Schedule | None = field(default=None, metadata={"choices": tuple(SCHEDULES), **_OWN})
-    reward_range: tuple[float, float] | None = None
-    prior: Prior | None = None
-    minimum_share: float = 0.0
-    slots: int | tuple[float, ...] = ONE
-    confidence: Confidence | None = None
-    solver: str | Solver | None = field(default=None, metadata={"choices": tuple(SOLVERS), **_OWN})
-    epsilon: float | None = None
-    delta: float = 1e-6
-    mechanism: str | Calibrate = field(default="blt", metadata={"choices": mechanisms()})
-    bounds: Bounds | None = None
-    centring: Centring | None = None
-    decide_from: str | None = field(default=None, metadata={"choices": DECIDE_FROM, **_OWN})
-    shift: float = 4.0
-    partners: str = field(default=ALIKE, metadata={"choices": PARTNERS})
-    half_life: float | str | timedelta | None = field(default=None, metadata={"metavar": "REWARDS|TIME"})
-    aggregation: str = field(default=PLAIN, metadata={"choices": AGGREGATIONS})
-    colluding: int | None = field(default=None, metadata={"unset": "a fifth of the agents, at least one"})
+    algorithm: str | Algorithm = option("fed-fairx-bayes", AGREED, choices=tuple(ALGORITHMS))
+    schedule: str | Schedule | None = option(
+        None, AGREED, choices=tuple(SCHEDULES), like="geometric:ratio=1.2", unset=OWN
+    )
+    prior: Prior | None = option(None, AGREED)
+    confidence: Confidence | None = option(None, AGREED)
+    solver: str | Solver | None = option(None, AGREED, choices=tuple(SOLVERS), unset=OWN)
+    mechanism: str | Calibrate = option("blt", AGREED, choices=mechanisms())
+    bounds: Bounds | None = option(None, AGREED)
+    centring: Centring | None = option(None, AGREED)
+    shift: float = option(4.0, AGENT, Limits(ge=0, le=1e100))
+    aggregation: str = option(PLAIN, AGREED, choices=AGGREGATIONS)
+    colluding: int | None = option(None, AGREED, COUNT, unset="a fifth of the agents, at least one")
 
     def __post_init__(self) -> None:
+        for each in described():
+            if each.is_plain and each.items is None:
+                object.__setattr__(self, each.name, each.read(getattr(self, each.name)))
         for name, kind in _KINDS.items():
             value = getattr(self, name)
             require(value is None or isinstance(value, kind), name, f"must be a {kind.__name__}", value)
         object.__setattr__(self, "reward_range", as_reward_range(self.reward_range))
-        known = self.rule is None or self.rule in RULES
-        require(known, "rule", f"must be one of {', '.join(RULES)}", self.rule)
+        fits = isinstance(self.algorithm, str | Algorithm)
+        require(fits, "algorithm", "must be a name of fedfairx.algorithms() or an Algorithm", self.algorithm)
+        fits = isinstance(self.mechanism, str) or callable(self.mechanism)
+        require(fits, "mechanism", "must be a name or a function", self.mechanism)
         fits = self.merit is None or isinstance(self.merit, Merit)
         require(fits, "merit", "must be a merit function of fedfairx.merit", self.merit)
         chosen = self.composed
@@ -150,9 +189,6 @@ class Options:
             text = f"is for rule='{OPTIMISM}', and the rule is {chosen.rule!r}"
             require(self.confidence is None, "confidence", text, self.confidence, "give a prior")
             require(self.solver is None, "solver", text, self.solver, "leave it out")
-        least = self.minimum_share
-        share = isinstance(least, int | float) and 0 <= least < 1
-        require(share, "minimum_share", "must be in [0, 1)", least)
         weights = as_weights(self.slots)
         object.__setattr__(self, "slots", weights)
         check_weights(weights, self.reward_range)
@@ -161,7 +197,6 @@ class Options:
         self._check_partners()
         self._check_half_life()
         self._check_aggregation()
-        require(math.isfinite(self.shift) and self.shift >= 0, "shift", "must be finite and >= 0", self.shift)
         if chosen.private:
             self._check_privacy()
             return
@@ -170,14 +205,12 @@ class Options:
         require(self.decide_from is None, "decide_from", text, self.decide_from, "leave it out")
 
     def _check_partners(self) -> None:
-        given = self.partners
-        require(given in PARTNERS, "partners", f"must be one of {', '.join(PARTNERS)}", given)
-        if given == DIFFER:
+        if self.partners == DIFFER:
             text = f"must be {ALIKE!r} for rule='{OPTIMISM}', which has no posterior"
-            require(not self.optimistic, "partners", text, given)
+            require(not self.optimistic, "partners", text, self.partners)
             own = not self.private or self.composed.decide_from == "own+released"
             text = f"must be {ALIKE!r} where private agents do not decide from their own exact data"
-            require(own, "partners", text, given, 'or decide_from="own+released"')
+            require(own, "partners", text, self.partners, 'or decide_from="own+released"')
 
     def _check_half_life(self) -> None:
         object.__setattr__(self, "half_life", as_half_life(self.half_life))
@@ -187,11 +220,10 @@ class Options:
             require(not self.optimistic, "half_life", text, self.half_life)
 
     def _check_aggregation(self) -> None:
-        given, colluding = self.aggregation, self.colluding
-        require(given in AGGREGATIONS, "aggregation", f"must be one of {', '.join(AGGREGATIONS)}", given)
+        given = self.aggregation
         if given == PLAIN:
             text = f"is for aggregation={SECURE!r}"
-            require(colluding is None, "colluding", text, colluding, "leave it out")
+            require(self.colluding is None, "colluding", text, self.colluding, "leave it out")
             return
         composed = self.composed
         text = f"must be {PLAIN!r} for {composed.name}, which is not private"
@@ -201,9 +233,6 @@ class Options:
         known = composed.decide_from in ("own+released", "released")
         text = "must be released or own+released with secure aggregation"
         require(known, "decide_from", text, composed.decide_from)
-        whole = isinstance(colluding, int) and not isinstance(colluding, bool)
-        least = colluding is None or (whole and colluding >= 1)
-        require(least, "colluding", "must be an integer >= 1", colluding)
 
     def _check_privacy(self) -> None:
         composed = self.composed
@@ -356,3 +385,26 @@ class Options:
             "aggregation": self.aggregation,
             "colluding": self.colluding,
         }
+
+
+@cache
+def described() -> tuple[Setting, ...]:
+    """The description of every option."""
+    return settings_of(Options)
+
+
+def _slots(value: Any) -> Slots:
+    """Weights of slots: "3" or "1,0.63,0.5", in TOML and JSON 3 or [1, 0.63, 0.5]."""
+    return read_slots(value) if isinstance(value, str) else as_weights(value)
+
+
+_NAMED: tuple[Part, ...] = ((str, Limits(max_length=200)),)
+READERS |= {
+    Merit: (as_merit, _NAMED),
+    Schedule: (as_schedule, _NAMED),
+    Sequence[float]: (
+        _slots,
+        ((int, Limits(ge=1, le=MOST)), (list[float], SHARE._replace(min_items=1))),
+    ),
+    timedelta: (as_half_life, ((float, Limits(gt=0, le=LONGEST)), (str, Limits(max_length=50)))),
+}

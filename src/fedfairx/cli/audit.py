@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from fedfairx.agent.by_name import as_schedule
-from fedfairx.agent.options import Options
-from fedfairx.cli.common import Output, slots_of
 from fedfairx.cli.privacy import Mechanism
 
 
 @dataclass(frozen=True, kw_only=True)
-class Audit(Mechanism, Output):
+class Audit(Mechanism):
     """Attack the privacy of agents as configured, and compare the findings with the claim. Exits 1 when a
     finding contradicts the claim and a second run with fresh keys confirms it. An audit can refute a claim
     but never prove one; it calls one in a million correct configurations false.
@@ -24,17 +20,12 @@ class Audit(Mechanism, Output):
         fedfairx audit --releases 20 --aggregation secure --agents 5 --colluding 1
 
     releases: number of releases (default: as many as the schedule makes).
-    aggregation: secure to audit agents that only ever see the sum of their releases, and its protocol.
-    colluding: with secure aggregation, how many agents may collude with each other and with the hub (default:
-        a fifth of them, at least one).
     runs: number of runs in each of the two worlds.
     seed: seed of the runs.
     plot: draw the scores of the two worlds into this file: .png, .svg or .pdf.
     """
 
     releases: int | None = None
-    aggregation: Literal["plain", "secure"] = "plain"
-    colluding: int | None = None
     runs: int = 8_000
     seed: int = 0
     plot: Path | None = None
@@ -42,23 +33,9 @@ class Audit(Mechanism, Output):
     def run(self) -> int:
         from fedfairx.audit.audit import audit, plot
 
-        budget = self.budget()
-        options = Options(
-            algorithm="priv-fairx-bayes",
-            schedule=as_schedule(self.schedule),
-            epsilon=self.epsilon,
-            delta=self.delta,
-            mechanism=self.mechanism,
-            bounds=budget.bounds,
-            slots=slots_of(self.slots),
-            centring=budget.centring,
-            aggregation=self.aggregation,
-            colluding=self.colluding,
-            decide_from=None if budget.public_schedule else "released+local",
-        )
-        releases = budget.releases if self.releases is None else self.releases
+        releases = self.budget.releases if self.releases is None else self.releases
         report = audit(
-            options,
+            self.asked,
             dimension=self.dimension,
             releases=releases,
             agents=self.agents,

@@ -6,31 +6,19 @@ import argparse
 import inspect
 import json
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from fedfairx.agent.by_name import as_merit, as_schedule
-from fedfairx.agent.schedules import Schedule
-from fedfairx.core.merit import Merit
-from fedfairx.core.slates import Weights, read_slots
 from fedfairx.errors import InvalidInput
-from fedfairx.util.config import READERS, Setting, settings_of
+from fedfairx.util.config import Setting, settings_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Thing = TypeVar("Thing")
 FIGURES = (".png", ".svg", ".pdf")
-
-
-def slots_of(text: str) -> Weights:
-    """The weights of slots from the flag: their number, or weights with commas between."""
-    try:
-        return read_slots(text)
-    except InvalidInput as error:
-        raise InvalidInput(f"--{error}") from None
 
 
 class VerbParser(argparse.ArgumentParser):
@@ -64,6 +52,13 @@ class Verb:
     indented; then a line for each field. A field without such a line is not a flag.
     """
 
+    options: Mapping[str, Any] = field(default_factory=dict)  # values of the flags of `others`
+
+    @classmethod
+    def others(cls) -> tuple[Setting, ...]:
+        """Flags that other classes describe."""
+        return ()
+
     @classmethod
     def add_to(cls, verbs: Any, name: str) -> None:
         """Add this command to the subparsers of another one."""
@@ -82,13 +77,13 @@ class Verb:
     @classmethod
     def fill(cls, parser: argparse.ArgumentParser) -> None:
         """Add the flags."""
-        for each in settings_of(cls, switches=True):
+        for each in (*settings_of(cls, switches=True), *cls.others()):
             each.add_to(parser)
 
     @classmethod
     def read(cls, args: argparse.Namespace) -> Self:
         """The command with the flags that were given."""
-        return cls(**given(args, settings_of(cls, switches=True)))
+        return cls(**given(args, settings_of(cls, switches=True)), options=given(args, cls.others()))
 
     def run(self) -> int:
         """Run the command; return its exit code."""
@@ -135,7 +130,7 @@ def given(args: argparse.Namespace, settings: Iterable[Setting]) -> dict[str, An
     """The values of the flags that were given, by name."""
     values = ((each, each.given(args)) for each in settings)
     return {
-        each.name: each.read(value, each.dest if each.positional else each.flags[0])
+        each.name: each.read(value, each.dest if each.positional else each.flags[0], text=True)
         for each, value in values
         if value is not None
     }
@@ -143,6 +138,3 @@ def given(args: argparse.Namespace, settings: Iterable[Setting]) -> dict[str, An
 
 def as_json(values: object) -> str:
     return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False)
-
-
-READERS.update({Merit: as_merit, Schedule: as_schedule})

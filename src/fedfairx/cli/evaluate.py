@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from fedfairx.agent.options import Options
 from fedfairx.cli.common import FIGURES, Output, check_output, write_figure
-from fedfairx.core.rules import RULES
 from fedfairx.errors import InvalidInput
-from fedfairx.util.config import NAMED, READERS, settings_of
+from fedfairx.util.config import NONE, READERS, Setting, settings_of
 
 if TYPE_CHECKING:
     from fedfairx.evaluation.policies import Policy
@@ -34,18 +34,18 @@ def alternative(text: object) -> Alternative:
     """Read `uniform`, `greedy`, or changes with commas between: `merit=doubling:0.2,minimum_share=0.05`."""
     if text in ("uniform", "greedy"):
         return Alternative(str(text), None)
-    settings = {each.name: each for each in settings_of(Options)}
+    settings = {each.name: each for each in settings_of(Options, only=CHANGES)}
     changes = {}
     for part in re.split(rf",(?=(?:{'|'.join(CHANGES)})=)", str(text)):
         name, _, value = part.partition("=")
         if name not in CHANGES or not value:
             rule = f"uniform, greedy, or NAME=VALUE,… of {', '.join(CHANGES)}"
             raise InvalidInput(f"a policy must be {rule}, got {part!r}")
-        changes[name] = settings[name].read(value, part)
+        changes[name] = settings[name].read(value, part, text=True)
     return Alternative(str(text), changes)
 
 
-READERS[Alternative] = alternative
+READERS[Alternative] = alternative, ((str, NONE),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,27 +63,29 @@ class Evaluate(Output):
 
     data: a service's data folder, a SQLite file, a PostgreSQL address, or an export (.jsonl, .csv, .parquet).
     agent: which agent, if the database holds several (default: the only one).
-    merit: merit function of the first policy (default: the agent's).
-    rule: how shares are computed in the first policy (default: the agent's).
-    minimum_share: least share of every action in the first policy (default: the agent's).
-    half_life: number of rewards after which a record counts half in the first policy (default: the agent's).
     against: another policy: uniform, greedy, or changes of the agent's settings; may be repeated (default:
         uniform and greedy).
-    reward_range: lowest and highest reward (default: the agent's, or 0,1).
     error: probability that an interval ever fails to hold.
     plot: draw mean rewards and shares into this file: .png, .svg or .pdf.
     """
 
     data: str = field(default="fedfairx-data", metadata={"metavar": "DIR|FILE|URL"})
     agent: str | None = field(default=None, metadata={"metavar": "NAME"})
-    merit: str | None = field(default=None, metadata={"metavar": NAMED})
-    rule: str | None = field(default=None, metadata={"choices": RULES})
-    minimum_share: str | None = field(default=None, metadata={"metavar": "FLOAT"})
-    half_life: str | None = field(default=None, metadata={"metavar": "REWARDS"})
     against: tuple[Alternative, ...] = field(default=(), metadata={"metavar": "POLICY"})
-    reward_range: tuple[float, float] | None = None
     error: float = 0.05
     plot: Path | None = None
+    first: str = ""  # the changes of the first policy, as written
+
+    @classmethod
+    def others(cls) -> tuple[Setting, ...]:
+        defaults = {**dict.fromkeys(CHANGES, "the agent's"), "reward_range": "the agent's, or 0:1"}
+        return settings_of(Options, only=tuple(defaults), defaults=defaults)
+
+    @classmethod
+    def read(cls, args: argparse.Namespace) -> Self:
+        texts = {each.name: each.given(args) for each in cls.others()}
+        first = ",".join(f"{name}={texts[name]}" for name in CHANGES if texts[name])
+        return replace(super().read(args), first=first)
 
     def run(self) -> int:
         from fedfairx.evaluation.evaluation import evaluate
@@ -91,15 +93,15 @@ class Evaluate(Output):
 
         check_output("plot", self.plot, FIGURES)
         log = read_log(self.data, agent=self.agent)
-        base = log.options or Options(reward_range=self.reward_range)
-        changes = ",".join(f"{name}={getattr(self, name)}" for name in CHANGES if getattr(self, name))
+        reward_range = self.options.get("reward_range")
+        base = log.options or Options(reward_range=reward_range)
         same = "default settings" if log.options is None else "the same settings"
         if isinstance(base.half_life, str):  # a time, which can't be replayed
             same, base = f"{same}, no half-life of {base.half_life}", replace(base, half_life=None)
-        first = alternative(changes) if changes else Alternative(same, {})
+        first = alternative(self.first) if self.first else Alternative(same, {})
         others = self.against or (alternative("uniform"), alternative("greedy"))
         policies = {each.text: each.policy(base) for each in (first, *others)}
-        found = evaluate(log, policies, reward_range=self.reward_range, error=self.error)
+        found = evaluate(log, policies, reward_range=reward_range, error=self.error)
         if self.plot is not None:
             write_figure(found.plot(), self.plot)
         self.answer(found.to_dict(), f"{found}\n\n{found.estimates()}")

@@ -10,14 +10,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fedfairx.agent.schedules import Schedule
-from fedfairx.cli.common import Output, Verb, slots_of
-from fedfairx.core.merit import Merit
+from fedfairx.agent.algorithms import algorithm
+from fedfairx.agent.options import SECURE, Options
+from fedfairx.cli.common import Output, Verb
 from fedfairx.core.slates import ONE
 from fedfairx.demo.federation import Demo
 from fedfairx.errors import InvalidInput, require
-from fedfairx.features import Feature, Schema, features_of
-from fedfairx.util.config import READERS
+from fedfairx.features import Schema
+from fedfairx.privacy import Bounds
+from fedfairx.util.config import Setting, settings_of
 
 if TYPE_CHECKING:
     from fedfairx.federation.roster.roster import Roster
@@ -25,7 +26,13 @@ if TYPE_CHECKING:
     from fedfairx.federation.roster.terms import Terms
 
 
-READERS[tuple[Feature, ...]] = features_of
+#: What `init` takes of the description of arms, and of options.
+ARMS = ("dimension", "features", "shared", "products")
+AGREED = (
+    *("algorithm", "schedule", "reward_range", "merit", "minimum_share", "slots", "epsilon", "delta"),
+    *("mechanism", "aggregation", "colluding", "decide_from"),
+)
+DEFAULTS: dict[str, Any] = {"horizon": 100_000, "algorithm": "priv-fairx-bayes", "epsilon": 2.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,36 +50,12 @@ class Init(Verb):
         SuperLink and SuperNodes.
     port: port of the hub (default: 4222, of a SuperLink 9092).
     days: number of days for which certificates are valid.
-    dimension: d, the number of features of an arm, if they have no names (default: 5).
-    features: instead of it, the features by name, the same for all members, as
-        price=0:10,city=Rome|Oslo,new=bool.
-    shared: names of the features that all actions of a decision share.
-    products: pairs of features that are multiplied, as price:city; none for none of them (default: each
-        shared feature with each other one).
-    horizon: number of rounds of each member.
-    algorithm: see `fedfairx list algorithms`.
-    schedule: when members share, such as geometric:ratio=1.2 (default: the algorithm's own).
-    reward_range: lowest and highest possible reward, as 1:5; sets the defaults of merit, prior and bounds
-        (default: not known; private sums clip rewards to -1:1).
-    merit: such as doubling:0.1, where 0.1 better doubles the share (default: 7 % of the reward range does).
-    minimum_share: share that every action gets in any case.
-    slots: number of actions that a decision shows, or the weights of its slots, such as 1,0.63,0.5.
-    epsilon: ε of a private algorithm.
-    delta: δ of a private algorithm.
-    mechanism: see `fedfairx list mechanisms`.
-    aggregation: secure if members only ever see the sum of their releases, which then has less noise.
-    colluding: with secure aggregation, how many members may collude with each other and with the hub
-        (default: a fifth of them, at least one).
     openers: with secure aggregation, the members that open totals, one more than may collude (default: the
         first ones).
-    decide_from: with secure aggregation, what members decide from; released is the strict mode.
     first_round: with secure aggregation, seconds from the beginning to the first round.
     round_ratio: of the time to a round and that to the one before; 1 for a round every first_round seconds.
     round_count: number of rounds; with the defaults they take most of a year.
     begin: when the time to the first round begins, in seconds since 1970 (default: now).
-    context_norm: L, the norm to which contexts are clipped (default: 1; exact sums: 10).
-    spare: number of records by which a member may be ahead of the schedule before others refuse its releases
-        (default: horizon).
     """
 
     agents: tuple[str, ...]
@@ -81,42 +64,33 @@ class Init(Verb):
     transport: Literal["nats", "sqlite", "flower"] = "nats"
     port: int | None = None
     days: int = 825
-    dimension: int | None = None
-    features: tuple[Feature, ...] = field(default=(), metadata={"metavar": "NAME=LOW:HIGH|A|B|bool,…"})
-    shared: tuple[str, ...] = ()
-    products: tuple[str, ...] | None = field(default=None, metadata={"metavar": "NAME:NAME,…"})
-    horizon: int = 100_000
-    algorithm: str = "priv-fairx-bayes"
-    schedule: Schedule | None = None
-    reward_range: tuple[float, float] | None = field(default=None, metadata={"metavar": "LOW:HIGH"})
-    merit: Merit | None = None
-    minimum_share: float = 0.0
-    slots: str = "1"
-    epsilon: float = 2.0
-    delta: float = 1e-6
-    mechanism: str = "blt"
-    aggregation: Literal["plain", "secure"] = "plain"
-    colluding: int | None = None
     openers: tuple[str, ...] = ()
-    decide_from: Literal["own+released", "released"] | None = None
     first_round: int = 3600
     round_ratio: float = 1.2
     round_count: int = 50
     begin: int | None = None
-    context_norm: float | None = None
-    spare: int | None = None
+
+    @classmethod
+    def others(cls) -> tuple[Setting, ...]:
+        from fedfairx.federation.roster.terms import Terms
+        from fedfairx.service.settings import Settings
+
+        return (
+            *settings_of(Settings, only=ARMS, defaults={"dimension": 5}),
+            *settings_of(Terms, only=("horizon", "spare"), defaults=DEFAULTS | {"spare": "horizon"}),
+            *settings_of(Options, only=AGREED, defaults=DEFAULTS),
+            *settings_of(Bounds, only=("context_norm",), defaults={"context_norm": "1; exact sums: 10"}),
+        )
 
     def terms(self, agents: int) -> Terms:
-        from fedfairx.agent.algorithms import algorithm
-        from fedfairx.agent.options import SECURE
         from fedfairx.federation.roster.rounds import Rounds
         from fedfairx.federation.roster.terms import Terms
 
-        names = ("dimension", "horizon", "spare", "algorithm", "schedule", "reward_range", "merit", "delta")
-        others = ("minimum_share", "mechanism", "aggregation")
-        asked: dict[str, Any] = {name: getattr(self, name) for name in (*names, *others)}
-        asked |= {"colluding": self.colluding, "decide_from": self.decide_from}
-        if self.aggregation != SECURE:
+        asked: dict[str, Any] = {**DEFAULTS, **self.options}
+        features, shared, products, norm = (
+            asked.pop(name, None) for name in ("features", "shared", "products", "context_norm")
+        )
+        if asked.get("aggregation") != SECURE:
             for name in ("first_round", "round_ratio", "round_count", "begin"):
                 given, default = getattr(self, name), getattr(Init, name)
                 option = f"--{name.replace('_', '-')}"
@@ -129,17 +103,17 @@ class Init(Verb):
                 count=self.round_count,
             )
             _require_to_come(rounds, self.begin)
-        asked["epsilon"] = self.epsilon if algorithm(self.algorithm).private else None
-        asked["slots"] = slots_of(self.slots)
-        if self.features:
-            products = () if self.products == ("none",) else self.products
-            asked["schema"] = Schema(self.features, shared=self.shared, products=products)
-        elif self.dimension is None:
-            asked["dimension"] = 5
+        if not algorithm(asked["algorithm"]).private and "epsilon" not in self.options:
+            del asked["epsilon"]
+        if features:
+            products = () if products == ("none",) else products
+            asked["schema"] = Schema(features, shared=shared or (), products=products)
+        else:
+            asked.setdefault("dimension", 5)
         terms = Terms(agents=agents, **asked)
-        if self.context_norm is None:
+        if norm is None:
             return terms
-        bounds = replace(terms.bounds, context_norm=self.context_norm)
+        bounds = replace(terms.bounds, context_norm=norm)
         return replace(terms, options=replace(terms.options, bounds=bounds))
 
     def run(self) -> int:

@@ -3,92 +3,87 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
 
 from fedfairx.agent.by_name import as_schedule
 from fedfairx.agent.options import PLAIN, SECURE, Options
-from fedfairx.agent.schedules import SCHEDULES, Plan
-from fedfairx.cli.common import Output, slots_of
+from fedfairx.agent.schedules import Plan
+from fedfairx.cli.common import Output
 from fedfairx.core.slates import ONE
 from fedfairx.errors import require
 from fedfairx.privacy import Bounds, Budget, Centring, mechanisms
-from fedfairx.privacy.bounds import Adjacency
-from fedfairx.privacy.guarantee import DecideFrom
+from fedfairx.privacy.guarantee import DECIDE_FROM
 from fedfairx.privacy.mechanisms.noise_share import NoiseShare, default_colluding
-from fedfairx.util.config import NAMED
+from fedfairx.util.config import NAMED, Setting, option, settings_of
 from fedfairx.util.formatting import text_table
+
+EPSILON = 2.0
+Names = tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mechanism:
-    """A mechanism, and what determines its number of releases.
+class Mechanism(Output):
+    """A mechanism, and what determines its number of releases; `Options` and `Bounds` describe other flags.
 
-    mechanism: how noise is distributed over releases.
-    epsilon: ε of all releases of an agent together.
-    delta: δ of all releases of an agent together.
     agents: m, the number of agents that share.
     dimension: d, the number of features of an arm.
     horizon: T, the number of rounds.
-    schedule: when agents share, such as paper:gap=50; geometric is the default of federations.
-    context_norm: L, the norm to which contexts are clipped.
-    reward: B; rewards are clipped to ±B.
-    record_norm: R; whole records are also shrunk until ‖x‖² + y² ≤ R² (default: they are not).
-    adjacency: which change of a record is hidden.
-    nonnegative: contexts and rewards are known to be >= 0.
-    slots: number of actions that a decision shows, or the weights of its slots, such as 1,0.63,0.5.
+    schedule: when agents share, such as paper:gap=50: a name that `fedfairx list schedules` shows.
     centred: clip records around the middle of a public box, contexts in [0, 1]^d/√d and rewards in [0, 1],
         instead of around zero.
     """
 
-    mechanism: str = field(default="blt", metadata={"choices": mechanisms()})
-    epsilon: float = 2.0
-    delta: float = 1e-6
+    OPTIONS: ClassVar[Names] = ("mechanism", "epsilon", "delta", "slots", "aggregation", "colluding")
+    BOUNDS: ClassVar[Names] = ("context_norm", "reward", "record_norm", "adjacency", "nonnegative")
+
     agents: int = 10
     dimension: int = 5
     horizon: int = 100_000
-    schedule: str = field(default="geometric", metadata={"choices": tuple(SCHEDULES), "metavar": NAMED})
-    context_norm: float = 1.0
-    reward: float = 1.0
-    record_norm: float | None = None
-    adjacency: Adjacency = "replace"
-    nonnegative: bool = False
-    slots: str = "1"
+    schedule: str = option("geometric", metavar=NAMED)
     centred: bool = False
 
-    def budget(self, **changes: Any) -> Budget:
-        """The privacy budget of each agent, with as many releases as the schedule makes, at least one."""
+    @classmethod
+    def others(cls) -> tuple[Setting, ...]:
+        defaults = {"epsilon": EPSILON, "decide_from": DECIDE_FROM[0]}
+        return (
+            *settings_of(Options, only=cls.OPTIONS, defaults=defaults),
+            *settings_of(Bounds, only=cls.BOUNDS, switches=True),
+        )
+
+    @cached_property
+    def asked(self) -> Options:
+        """The options of each agent."""
+        given = dict(self.options)
+        bounds = {name: given.pop(name) for name in self.BOUNDS if name in given}
         if self.centred:
-            text = "must be left out with --centred, whose box sets the bounds"
-            require(self.context_norm == 1.0, "--context-norm", text, self.context_norm)
-            require(self.reward == 1.0, "--reward", text, self.reward)
-            require(not self.nonnegative, "--nonnegative", text, self.nonnegative)
-            require(self.record_norm is None, "--record-norm", text, self.record_norm)
-        schedule, plan = as_schedule(self.schedule), Plan(self.horizon, self.agents, self.dimension)
-        given: dict[str, Any] = {
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "releases": max(1, schedule.max_releases(plan)),
-            "mechanism": self.mechanism,
-            "bounds": Bounds(
-                context_norm=self.context_norm,
-                reward=self.reward,
-                adjacency=self.adjacency,
-                nonnegative=self.nonnegative,
-                slots=slots_of(self.slots),
-                record_norm=self.record_norm,
-            ),
-            "centring": Centring.unit_box(self.dimension) if self.centred else None,
-            "public_schedule": schedule.public,
-        }
-        return Budget(**(given | changes))
+            for name, value in bounds.items():
+                text = "must be left out with --centred, whose box sets the bounds"
+                require(name == "adjacency", f"--{name.replace('_', '-')}", text, value)
+        schedule = as_schedule(self.schedule)
+        if not schedule.public:
+            given.setdefault("decide_from", "released+local")
+        return Options(
+            algorithm="priv-fairx-bayes",
+            schedule=schedule,
+            bounds=Bounds(**bounds),
+            centring=Centring.unit_box(self.dimension) if self.centred else None,
+            **{"epsilon": EPSILON, **given},
+        )
+
+    @property
+    def budget(self) -> Budget:
+        """The privacy budget of each agent, with as many releases as the schedule makes, at least one."""
+        plan = Plan(self.horizon, self.agents, self.dimension)
+        return self.asked.budget(self.asked.composed.schedule.max_releases(plan), agents=self.agents)
 
 
 PRACTICAL_SHIFT = Options.shift  # an agent's default, in sd of the aggregate
 
 
 @dataclass(frozen=True, kw_only=True)
-class Privacy(Mechanism, Output):
+class Privacy(Mechanism):
     """Calculate releases, μ, noise, shift and radius of a privacy budget for each mechanism, and the expected
     gain of joining.
 
@@ -101,10 +96,6 @@ class Privacy(Mechanism, Output):
         fedfairx privacy --epsilon 1 --json
 
     statement: print the guarantee as one page, for whoever signs for it.
-    decide_from: what decisions may use; released is the strict mode.
-    aggregation: secure if agents only ever see the sum of their releases.
-    colluding: with secure aggregation, how many agents may collude with each other and with the hub (default:
-        a fifth of them, at least one).
     person_records: for the statement, the largest number of records of one person (default: no bound).
     noise_sd: sd of the rewards' noise.
     alpha: probability that the confidence region misses θ*.
@@ -112,39 +103,19 @@ class Privacy(Mechanism, Output):
         (default: 1/(12 d), that of uniform x/√d).
     """
 
+    OPTIONS = (*Mechanism.OPTIONS, "decide_from")
+
     statement: bool = False
-    decide_from: DecideFrom = "own+released"
-    aggregation: Literal["plain", "secure"] = "plain"
-    colluding: int | None = None
     person_records: int | None = None
     noise_sd: float = 0.1
     alpha: float = 0.1
     least_eigenvalue: float | None = None
 
-    @property
-    def share(self) -> NoiseShare | None:
-        """The share of the noise that each agent adds, with secure aggregation."""
-        if self.aggregation == SECURE:
-            return NoiseShare.among(self.agents, colluding=self.colluding)
-        text = f"is for --aggregation {SECURE}"
-        require(self.colluding is None, "--colluding", text, self.colluding, "leave it out")
-        return None
-
     def run(self) -> int:
-        share = self.share
-        if share is not None:
-            public = as_schedule(self.schedule).public
-            text = f"must be {PLAIN}: when schedule {self.schedule} shares depends on data"
-            require(public, "--aggregation", text, self.aggregation)
-            text = "must be released or own+released with secure aggregation"
-            require(self.decide_from != "released+local", "--decide-from", text, self.decide_from)
         if self.statement:
             from fedfairx.privacy.statement import statement
 
-            budget = self.budget(
-                decide_from=self.decide_from, person_records=self.person_records, share=share
-            )
-            guarantee = budget.guarantee()
+            guarantee = replace(self.budget, person_records=self.person_records).guarantee()
             self.answer(guarantee.to_dict(), statement(guarantee, rounds=self.horizon))
             return 0 if guarantee.is_private else 1
         found = calculate(self)
@@ -160,12 +131,12 @@ def calculate(args: Privacy) -> dict[str, Any]:
 
     require(0 < args.alpha < 1, "alpha", "must be in (0, 1)", args.alpha)
     require(args.noise_sd > 0, "noise_sd", "must be > 0", args.noise_sd)
-    budget = args.budget(decide_from=args.decide_from, share=args.share)
+    budget = args.budget
+    delta, bounds = budget.delta, args.asked.record_bounds
     warnings = []
-    if args.delta > LARGE_DELTA:
+    if delta > LARGE_DELTA:
         warnings.append(
-            f"delta={args.delta:g} permits publishing a fraction {args.delta:g} of the records outright; "
-            "1e-6 is usual"
+            f"delta={delta:g} permits publishing a fraction {delta:g} of the records outright; 1e-6 is usual"
         )
     if not budget.public_schedule:
         warnings.append(
@@ -173,13 +144,13 @@ def calculate(args: Privacy) -> dict[str, Any]:
         )
     asked: dict[str, Any] = {
         "horizon": args.horizon,
-        "epsilon": args.epsilon,
-        "delta": args.delta,
+        "epsilon": budget.epsilon,
+        "delta": delta,
         "centred": args.centred,
     }
     gain = None
-    if slots_of(args.slots) == ONE:  # gains were not simulated for several slots
-        gain = expected_gain(members=args.agents, decide_from=args.decide_from, share=args.share, **asked)
+    if bounds.slots == ONE:  # gains were not simulated for several slots
+        gain = expected_gain(members=args.agents, decide_from=budget.decide_from, share=budget.share, **asked)
     if gain is not None and gain.warning is not None:
         warnings.append(gain.warning)
     return {
@@ -187,15 +158,15 @@ def calculate(args: Privacy) -> dict[str, Any]:
         "dimension": args.dimension,
         "schedule": args.schedule,
         "releases": budget.releases,
-        "mu": mu_for(args.epsilon, args.delta),
+        "mu": mu_for(budget.epsilon, delta),
         **asked,
-        "adjacency": args.adjacency,
-        "context_norm": args.context_norm,
-        "reward": args.reward,
+        "adjacency": bounds.adjacency,
+        "context_norm": bounds.context_norm,
+        "reward": bounds.reward,
         "slots": list(budget.summed_bounds.slots),
         "sensitivity": budget.summed_bounds.sensitivity,
-        "mechanism": args.mechanism,
-        "decide_from": args.decide_from,
+        "mechanism": budget.mechanism,
+        "decide_from": budget.decide_from,
         "gain": None if gain is None else gain.to_dict(),
         "aggregation": _both(budget, args),
         "warnings": warnings,
@@ -210,12 +181,12 @@ def _both(budget: Budget, args: Privacy) -> dict[str, Any]:
     plain = replace(budget, share=None).calibrate()
     largest = float(plain.sd(np.arange(1, budget.releases + 1)).max())
     found: dict[str, Any] = {
-        "chosen": args.aggregation,
+        "chosen": args.asked.aggregation,
         "total_sd": {PLAIN: largest * math.sqrt(args.agents)},
     }
-    colluding = default_colluding(args.agents) if args.colluding is None else args.colluding
+    colluding = args.asked.colluding or default_colluding(args.agents)
     if budget.public_schedule and args.agents >= colluding + 2:
-        share = budget.share or NoiseShare.among(args.agents, colluding=args.colluding)
+        share = budget.share or NoiseShare.among(args.agents)
         secure = replace(budget, share=share)
         found["total_sd"][SECURE] = largest * share.total_noise(args.agents)
         found |= {"times_less": 1.0 / share.noise, "share": secure.guarantee().to_dict()["share"]}
@@ -267,7 +238,7 @@ def _signal_round(aggregate_sd: float, args: Privacy) -> int | None:
     """The first round at which the least eigenvalue of all data exceeds the noise's norm, 2 s √d."""
     least = args.least_eigenvalue
     if least is None:
-        least = args.context_norm**2 / (12.0 * args.dimension)
+        least = args.asked.record_bounds.context_norm**2 / (12.0 * args.dimension)
     found = math.ceil(2.0 * aggregate_sd * math.sqrt(args.dimension) / (args.agents * least))
     return found if found <= args.horizon else None
 
@@ -282,7 +253,7 @@ def _aggregation_lines(found: dict[str, Any], args: Privacy) -> list[str]:
         f"{found['total_sd'][SECURE]:.4g}, {found['times_less']:.3g} times less "
         f"({share['colluding']} of {args.agents} may collude, each adds 1/{share['honest']} of the variance)."
     ]
-    if args.aggregation == SECURE:
+    if args.asked.secure:
         rows = [(each["whom"], f"{each['epsilon']:.4g}", f"{each['mu']:.4g}") for each in share["against"]]
         lines.append(text_table(("against", "ε", "μ"), rows))
         steps, records = f"2^{share['step_exponent']}", share["records"]
@@ -299,7 +270,7 @@ def _page(found: dict[str, Any], args: Privacy) -> str:
         numbers = (*item["noise_sd"].values(), item["practical"]["shift"])
         rows.append(
             (
-                item["name"] + (" *" if item["name"] == args.mechanism else ""),
+                item["name"] + (" *" if item["name"] == found["mechanism"] else ""),
                 *(f"{number:.4g}" for number in numbers),
                 f"{item['practical']['radius']:.3g}",
                 f"{item['shift']:.4g}",
@@ -312,8 +283,8 @@ def _page(found: dict[str, Any], args: Privacy) -> str:
     columns = ("mechanism", "sd first", "middle", "last", "max", "shift", "radius")
     lines = [
         f"{found['releases']} releases of each of {args.agents} agents, d={args.dimension}, "
-        f"T={args.horizon}; (ε={args.epsilon:g}, δ={args.delta:g}) is μ={found['mu']:.4g} "
-        f"({args.adjacency} one {unit}, sensitivity {found['sensitivity']:.4g})\n",
+        f"T={args.horizon}; (ε={found['epsilon']:g}, δ={found['delta']:g}) is μ={found['mu']:.4g} "
+        f"({found['adjacency']} one {unit}, sensitivity {found['sensitivity']:.4g})\n",
         text_table((*columns, "shift in theory", "radius in theory", "mostly signal from round"), rows),
         "\n* chosen. sd: of one entry of an agent's release. Shifts and radii: of the sum over agents, at T.",
     ]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from fedfairx.cli.common import Verb
+from fedfairx.util.config import Scope
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +37,9 @@ class Serve(Verb):
         from fedfairx.service.settings import table  # which needs none of the service's libraries
 
         super().fill(parser)
+        groups = {scope: parser.add_argument_group(scope) for scope in Scope}
         for each in table():
-            each.add_to(parser)
+            each.add_to(groups[each.scope])
 
     @classmethod
     def read(cls, args: argparse.Namespace) -> Self:

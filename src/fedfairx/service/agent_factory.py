@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 from fedfairx.agent.agent import Agent
-from fedfairx.agent.by_name import as_merit
+from fedfairx.agent.options import SharedOptions
+from fedfairx.agent.settings import AgentSettings
 from fedfairx.agent.warm import is_warm, warm
 from fedfairx.errors import InvalidInput, require
 from fedfairx.features import features_of
 from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.privacy import Bounds, Budget
+from fedfairx.privacy.guarantee import DecideFrom
 from fedfairx.service.feature_table import FeatureTable
 from fedfairx.service.federation import Membership
 from fedfairx.service.metrics import AgentMetrics
@@ -23,8 +25,9 @@ from fedfairx.service.settings import Settings, place_of, schema_of
 from fedfairx.service.write_queue import WriteQueue
 from fedfairx.storage.agents import read_feature_schema, store_feature_schema
 
-#: Settings that are stored with the agent.
-KEPT = ("rule", "reward_range", "minimum_share", "slots", "half_life", "name", "window", "default_reward")
+#: Settings that are arguments of `Agent.open`: options that an agent stores, and how it is run.
+KEPT = {item.name for item in fields(SharedOptions)} & {item.name for item in fields(AgentSettings)}
+KEPT |= {"actions", "name", "window", "default_reward"}
 
 
 def open_served(settings: Settings, *, write_queue: WriteQueue, metrics: AgentMetrics) -> ServedAgent:
@@ -93,15 +96,12 @@ def _open(settings: Settings, place: MemberFolder | None) -> Agent:
 
 def _kept(settings: Settings) -> dict[str, Any]:
     """The agent's options that were given; the others stay as stored."""
-    given: dict[str, Any] = {name: getattr(settings, name) for name in KEPT if name in settings.given}
+    given = {name: getattr(settings, name) for name in KEPT & settings.given}
+    given = {name: value for name, value in given.items() if value is not None}  # an empty variable
     if settings.features:
         given["schema"] = schema_of(settings)
     elif settings.dimension:
         given["dimension"] = settings.dimension + bool(settings.intercept)
-    if settings.actions:
-        given["actions"] = settings.actions
-    if settings.merit:
-        given["merit"] = as_merit(settings.merit)
     if settings.epsilon is not None:
         given["budget"] = Budget(
             epsilon=settings.epsilon,
@@ -110,7 +110,7 @@ def _kept(settings: Settings) -> dict[str, Any]:
             bounds=None
             if settings.features or settings.reward_range is None
             else Bounds.for_range(settings.reward_range),
-            decide_from=settings.decide_from,
+            decide_from=cast("DecideFrom", settings.decide_from or Settings.decide_from),
             person_records=settings.person_records,
         )
     return given

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, defstruct
 
-from fedfairx.service.settings import OF_AGENT, WIDEST, Settings
-from fedfairx.util.config import explained
+from fedfairx.service.settings import OF_AGENT, table
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 #: Without NUL, which PostgreSQL can't store.
@@ -15,8 +14,6 @@ Person = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\u0000]*
 Number = Annotated[float, Meta(ge=-1e100, le=1e100)]
 Position = Annotated[int, Meta(ge=0, le=2**31)]
 Share = Annotated[float, Meta(ge=0, le=1)]
-Positive = Annotated[float, Meta(gt=0, le=1e100)]
-Count = Annotated[int, Meta(ge=1, le=2**53)]
 Exposure = Annotated[float, Meta(ge=0)]
 Slots = Annotated[int, Meta(ge=1, le=100_000)] | Annotated[list[Share], Meta(min_length=1)]
 
@@ -698,47 +695,21 @@ class RewardsSeen(Struct):
     untested: str
 
 
-#: The range of a number, the levels of a category, or "bool".
-Kind = Annotated[list[Number | Name], Meta(min_length=1)] | Literal["bool"]
+if TYPE_CHECKING:
 
+    class AgentSettings(Body): ...
 
-class AgentSettings(Body):
-    """The settings of an agent, with `dimension`, `features` or `actions`; others have defaults."""
-
-    dimension: Annotated[int, Meta(ge=1, le=WIDEST)] | UnsetType = UNSET
-    actions: Annotated[list[Name], Meta(min_length=1)] | UnsetType = UNSET
-    features: Annotated[dict[str, Kind], Meta(min_length=1)] | UnsetType = UNSET
-    shared: list[Name] | UnsetType = UNSET
-    products: list[str] | UnsetType = UNSET
-    intercept: bool | UnsetType = UNSET
-    rule: Literal["expected-merit", "greedy", "thompson", "optimism"] | UnsetType = UNSET
-    reward_range: tuple[Number, Number] | UnsetType = UNSET
-    merit: Annotated[str, Meta(max_length=200)] | UnsetType = UNSET
-    minimum_share: Share | UnsetType = UNSET
-    slots: Slots | UnsetType = UNSET
-    half_life: Positive | Annotated[str, Meta(max_length=50)] | UnsetType = UNSET
-    epsilon: Positive | UnsetType = UNSET
-    delta: Annotated[float, Meta(gt=0, le=1)] | UnsetType = UNSET
-    releases: Count | UnsetType = UNSET
-    decide_from: Literal["released", "own+released", "released+local"] | UnsetType = UNSET
-    partners: Literal["differ", "alike"] | UnsetType = UNSET
-    person_records: Count | UnsetType = UNSET
-    window: Positive | UnsetType = UNSET
-    default_reward: Number | UnsetType = UNSET
-    mode: Literal["live", "shadow"] | UnsetType = UNSET
-    control_share: Share | UnsetType = UNSET
-    noise_sd: Positive | UnsetType = UNSET
-    tolerance: Annotated[float, Meta(ge=0, le=0.99)] | UnsetType = UNSET
-    exposure_decisions: Count | UnsetType = UNSET
-
-
-#: What the settings of `fedfairx serve` say of them.
-AgentSettings.__doc__ = "\n".join(
-    [
-        *(AgentSettings.__doc__ or "", ""),
-        *(f"{name}: {text}." for name, text in explained(Settings).items() if name in OF_AGENT),
-    ]
-)
+else:
+    _OF_AGENT = [each for each in table() if each.name in OF_AGENT]
+    _DOC = "The settings of an agent, with `dimension`, `features` or `actions`; others have defaults."
+    AgentSettings = defstruct(
+        "AgentSettings",
+        [(each.name, each.plain | UnsetType, UNSET) for each in _OF_AGENT],
+        bases=(Body,),
+        namespace={
+            "__doc__": "\n".join([_DOC, "", *(f"{each.name}: {each.description}" for each in _OF_AGENT)])
+        },
+    )
 
 
 class AgentSeen(Struct):

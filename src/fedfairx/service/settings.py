@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from datetime import timedelta
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,88 +18,67 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from fedfairx.agent.half_life import UNITS, as_half_life
-from fedfairx.core.slates import Slots, as_weights, read_slots
+from fedfairx.agent.options import Options, SharedOptions
+from fedfairx.agent.reward_limits import as_reward_range
+from fedfairx.core.partners import DIFFER
+from fedfairx.core.rules import RULES
 from fedfairx.errors import InvalidInput, require
 from fedfairx.features import Feature, Schema, features_of
-from fedfairx.privacy.guarantee import DecideFrom
+from fedfairx.privacy.guarantee import DECIDE_FROM
 from fedfairx.storage.open_log import FILE
-from fedfairx.util.config import READERS, Setting, read_toml, settings_of
+from fedfairx.util.config import (
+    COUNT,
+    NAME,
+    NONE,
+    NUMBER,
+    POSITIVE,
+    READERS,
+    SHARE,
+    Limits,
+    Scope,
+    Setting,
+    explained,
+    option,
+    read_toml,
+    settings_of,
+    with_default,
+)
 
+AGENT, AGREED, MEMBER, RUNNING, PROCESS = Scope
 PREFIX = "FEDFAIRX_"
 CONFIG = "FEDFAIRX_CONFIG"
 LONGEST = 200  # characters of a name
 WIDEST = 1_000  # numbers that describe an action: beyond, a reward can take longer than seconds
-#: What the members of a federation have agreed on.
-AGREED = frozenset(
-    {
-        "rule",
-        "merit",
-        "reward_range",
-        "minimum_share",
-        "slots",
-        "epsilon",
-        "delta",
-        "releases",
-    }
-)
-#: Settings of one agent; all others are the service's.
-OF_AGENT = frozenset(
-    {
-        *("dimension", "actions", "features", "intercept", "rule", "reward_range", "merit", "minimum_share"),
-        *("shared", "products"),
-        *("slots", "half_life", "epsilon", "delta", "releases", "decide_from", "partners", "person_records"),
-        *("window", "default_reward", "mode", "control_share", "noise_sd", "tolerance"),
-        "exposure_decisions",
-    }
-)
-#: Those of them that may change later: how an agent is run and measured, not what it has learnt by.
-OF_RUNNING = frozenset(
-    {
-        *("window", "default_reward", "mode", "control_share", "noise_sd", "tolerance"),
-        "exposure_decisions",
-    }
-)
-Name = Annotated[str, Meta(min_length=1, max_length=LONGEST)]
-Share = Annotated[float, Meta(ge=0, le=1)]
-Positive = Annotated[float, Meta(gt=0)]
-Count = Annotated[int, Meta(ge=1)]
-Bytes = Annotated[int, Meta(ge=1_024)]
+BYTES = Limits(ge=1_024, le=2**53)
+PAIR = Limits(min_length=1, max_length=2 * LONGEST + 1)
+_Text = Annotated[str, Meta(min_length=1, max_length=200)]
+_Number = Annotated[float, Meta(ge=-1e100, le=1e100)]
+#: The range of a number, the levels of a category, or "bool".
+_Kind = Annotated[list[_Number | _Text], Meta(min_length=1)] | Literal["bool"]
+READERS[tuple[Feature, ...]] = features_of, ((Annotated[dict[str, _Kind], Meta(min_length=1)], NONE),)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """All settings of `fedfairx serve`.
+class Settings(SharedOptions):
+    """All settings of `fedfairx serve`; `Options` explains those that it has too.
 
     data: folder of the SQLite database; made if it does not exist.
     database: a PostgreSQL URL, instead of SQLite in the data folder.
     wait: wait while another process has the database or it can't be reached, instead of ending;
         docs/howto/run-a-standby.md.
     dimension: numbers that describe an action, where features have no names.
-    actions: names of actions that have no features, as ann,ben,cid; instead of dimension.
-    features: what describes an action: numbers with ranges, categories and booleans, as
-        price=0:10,city=Rome|Oslo,new=bool.
+    actions: names of actions that have no features, instead of dimension.
+    features: what describes an action: numbers with ranges, categories and booleans.
     shared: names of the features that all actions of a decision share, and that a request has once.
-    products: pairs of features that are multiplied, as price:city; none for none of them (default: each
-        shared feature with each other one).
+    products: pairs of features that are multiplied, each like price:city; none for none of them (default:
+        each shared feature with each other one).
     intercept: add a constant, so that rewards need not be 0 where features are; without it, adding the same
         number to all rewards changes shares.
-    rule: how shares are computed.
-    reward_range: between which numbers rewards lie, as 1:5; sets the defaults of merit, prior and noise_sd.
-    merit: what a reward is worth, as doubling:0.1; if not given, 7 % of the reward range doubles the share.
-    minimum_share: share that every action gets in any case.
-    slots: number of actions that a decision shows, or the weights of its slots, such as 1,0.63,0.5.
-    half_life: after how many rewards, as 1000, or after what time, as 30d, a record counts half; all count
-        alike if not given.
     name: this agent's name among the members of a federation; random if not given.
-    epsilon: makes its releases private; docs/howto/choose-epsilon.md.
-    delta: δ, beside epsilon.
     releases: number of releases that epsilon and delta are for.
-    decide_from: what a private agent decides from; released is the strict mode, whose claim also covers how
-        a record changes later decisions.
     federation: the folder of a member of a federation; docs/howto/found-a-federation.md.
     vault: folder of the member's vault with secure aggregation, which belongs into no backup; if not given,
         it is beside the member's key. docs/howto/use-secure-aggregation.md.
-    partners: for a member of a federation, whether its peers' parameters may differ from its own.
     person_records: records of one person that enter, where a person is to be private.
     keep: how long contexts of decisions are kept, as 400d; all are, if not given. docs/howto/delete-data.md.
     window: seconds after which a reward is no longer waited for, also of agents made without a window;
@@ -136,57 +114,52 @@ class Settings:
     log_requests: also log a line for each request: operation, status, seconds and request id.
     """
 
+    rule: str | None = with_default(SharedOptions, "rule", RULES[0])
+    decide_from: str | None = with_default(SharedOptions, "decide_from", DECIDE_FROM[0])
+    partners: str = with_default(SharedOptions, "partners", DIFFER)
     data: str = "fedfairx-data"
     database: str = ""
     wait: bool = False
-    dimension: Annotated[int, Meta(ge=0, le=WIDEST)] = field(default=0, metadata={"unset": ""})
-    actions: tuple[Name, ...] = ()
-    features: tuple[Feature, ...] = field(default=(), metadata={"metavar": "NAME=LOW:HIGH|A|B|bool,…"})
-    shared: tuple[Name, ...] = ()
-    products: tuple[str, ...] | None = field(default=None, metadata={"metavar": "NAME:NAME,…"})
-    intercept: bool | None = field(default=None, metadata={"unset": "yes with features, else no"})
-    rule: Literal["expected-merit", "greedy", "thompson", "optimism"] = "expected-merit"
-    reward_range: tuple[float, float] | None = field(default=None, metadata={"metavar": "LOW:HIGH"})
-    merit: str = ""
-    minimum_share: Share = 0.0
-    slots: Slots = field(default=1, metadata={"metavar": "INT|NUMBER,…"})
-    half_life: float | str | timedelta | None = field(default=None, metadata={"metavar": "REWARDS|TIME"})
+    dimension: int | None = option(None, AGENT, Limits(ge=1, le=WIDEST))
+    actions: tuple[str, ...] = option((), AGENT, NAME._replace(min_items=1), like="ann,ben,cid")
+    features: tuple[Feature, ...] = option(
+        (), AGENT, like="price=0:10,city=Rome|Oslo,new=bool", metavar="NAME=LOW:HIGH|A|B|bool,…"
+    )
+    shared: tuple[str, ...] = option((), AGENT, NAME)
+    products: tuple[str, ...] | None = option(None, AGENT, PAIR, metavar="NAME:NAME,…")
+    intercept: bool | None = option(None, AGENT, unset="yes with features, else no")
     name: str = ""
-    epsilon: Positive | None = None
-    delta: Annotated[float, Meta(gt=0, le=1)] = 1e-6
-    releases: Count = 100
-    decide_from: DecideFrom = "own+released"
+    releases: int = option(100, AGREED, COUNT)
     federation: str = ""
     vault: str = ""
-    partners: Literal["differ", "alike"] = "differ"
-    person_records: Count | None = None
-    keep: str = field(default="", metadata={"metavar": "TIME"})
-    window: Positive | None = None
-    default_reward: Annotated[float, Meta(ge=-1e100, le=1e100)] | None = None
-    mode: Literal["live", "shadow"] = "live"
-    control_share: Share = 0.0
-    noise_sd: Positive | None = None
-    tolerance: Annotated[float, Meta(ge=0, le=0.99)] = 0.2
-    exposure_decisions: Count = 100_000
+    person_records: int | None = option(None, AGENT, COUNT)
+    keep: str = option("", metavar="TIME")
+    window: float | None = option(None, RUNNING, POSITIVE)
+    default_reward: float | None = option(None, RUNNING, NUMBER)
+    mode: Literal["live", "shadow"] = option("live", RUNNING)
+    control_share: float = option(0.0, RUNNING, SHARE)
+    noise_sd: float | None = option(None, RUNNING, POSITIVE)
+    tolerance: float = option(0.2, RUNNING, Limits(ge=0, le=0.99))
+    exposure_decisions: int = option(100_000, RUNNING, COUNT)
     host: str = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65_535)] = 8000
+    port: int = option(8000, PROCESS, Limits(ge=0, le=65_535))
     tls_certificate: str = ""
     tls_key: str = ""
     trusted_proxies: str = ""
     root_path: str = ""
-    max_body: Bytes = 4_194_304
-    max_header: Bytes = 32_768
-    max_connections: Count = 800
-    header_seconds: Positive = 10.0
-    body_seconds: Positive = 60.0
-    max_actions: Count = 1_000
-    max_batch: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
-    max_batch_work: Count = 2_000_000
-    max_waiting: Count = 10_000
-    max_open: Count = 100
-    idle_seconds: Positive = 600.0
-    federations: tuple[str, ...] = field(default=(), metadata={"metavar": "DIR,…"})
-    shutdown_seconds: Annotated[int, Meta(ge=0, le=3_600)] = 10
+    max_body: int = option(4_194_304, PROCESS, BYTES)
+    max_header: int = option(32_768, PROCESS, BYTES)
+    max_connections: int = option(800, PROCESS, COUNT)
+    header_seconds: float = option(10.0, PROCESS, POSITIVE)
+    body_seconds: float = option(60.0, PROCESS, POSITIVE)
+    max_actions: int = option(1_000, PROCESS, COUNT)
+    max_batch: int = option(1_000, PROCESS, Limits(ge=1, le=10_000))
+    max_batch_work: int = option(2_000_000, PROCESS, COUNT)
+    max_waiting: int = option(10_000, PROCESS, COUNT)
+    max_open: int = option(100, PROCESS, COUNT)
+    idle_seconds: float = option(600.0, PROCESS, POSITIVE)
+    federations: tuple[str, ...] = option((), metavar="DIR,…")
+    shutdown_seconds: int = option(10, PROCESS, Limits(ge=0, le=3_600))
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
     log_requests: bool = False
@@ -195,8 +168,20 @@ class Settings:
 
 @cache
 def table() -> tuple[Setting, ...]:
-    """All settings, in order."""
-    return settings_of(Settings)
+    """All settings, by their scope."""
+    found = settings_of(Settings, said=explained(Options))
+    return tuple(each for scope in Scope for each in found if each.scope is scope)
+
+
+def names_of(*scopes: Scope) -> frozenset[str]:
+    """The settings of these scopes."""
+    return frozenset(each.name for each in table() if each.scope in scopes)
+
+
+#: Settings of one agent; all others are the service's.
+OF_AGENT = names_of(*Scope) - names_of(PROCESS)
+#: Those of them that may change later: how an agent is run and measured, not what it has learnt by.
+OF_RUNNING = names_of(RUNNING)
 
 
 def load(
@@ -220,7 +205,7 @@ def load(
     ):
         if name not in known:
             raise InvalidInput(f"{name} is not a setting ({source}); `fedfairx serve --help` lists them all")
-        given[name] = known[name].read(value, source)
+        given[name] = known[name].read(value, source, text=source != str(config))
     return check(Settings(**given, given=frozenset(given)))
 
 
@@ -241,17 +226,16 @@ def for_agent(service: Settings, name: str, values: Mapping[str, Any], *, federa
 
 def check(settings: Settings) -> Settings:
     """Check settings against each other."""
-    agreed = AGREED & settings.given if settings.federation else ()
+    agreed = names_of(AGREED) & settings.given if settings.federation else ()
     if agreed:
         raise InvalidInput(f"{sorted(agreed)[0]} must be left out: the federation's roster states it")
     if settings.federation and settings.person_records is not None:
         raise InvalidInput(
             "person_records must be left out: a federation's terms have no bound on a person's records"
         )
-    low, high = settings.reward_range or (0.0, 1.0)
-    require(low < high, "reward_range", "must be two numbers, low < high, like 1:5", settings.reward_range)
+    as_reward_range(settings.reward_range)
     named = len(settings.features)
-    fits = not named or settings.dimension in (0, named)
+    fits = not named or settings.dimension in (None, named)
     require(fits, "dimension", f"must be that of the {named} features", settings.dimension)
     if named:
         schema_of(settings)
@@ -348,15 +332,3 @@ def _in_federation(flags: Mapping[str, object], environment: Mapping[str, str]) 
     from fedfairx.federation.setup.member_folder import SETTINGS  # not above: `--help` need not load an agent
 
     return Path(str(folder)) / SETTINGS
-
-
-def _slots(value: object) -> Slots:
-    """Weights of slots: "3" or "1,0.63,0.5", in TOML 3 or [1, 0.63, 0.5]."""
-    if not isinstance(value, str):
-        return as_weights(value)  # type: ignore[arg-type]
-    return read_slots(value)
-
-
-READERS[tuple[Feature, ...]] = features_of
-READERS[Sequence[float]] = _slots
-READERS[timedelta] = as_half_life

@@ -1,12 +1,12 @@
-"""Flags, environment variables and TOML keys from the typed fields of dataclasses.
+"""Flags, environment variables, TOML keys and fields of requests from the typed fields of dataclasses.
 
-A field's name, type, limits (`msgspec.Meta`), choices and default are its own; its help is what the class's
-docstring says of it. Metadata of a field: "choices" are names that the class itself checks, "unset" is shown
-instead of the default, "metavar" instead of the type, and "positional" makes an argument of it.
+A field's name, type and default are its own, `option` adds its scope, limits and choices, and its help is
+what the class's docstring says of it. A value is checked by the same limits whichever way it comes.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import math
 import re
@@ -14,30 +14,85 @@ import tomllib
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
+from enum import StrEnum
+from functools import cached_property
+from numbers import Number
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from fedfairx.errors import InvalidInput
 
 NAMED = "NAME[:KEY=VALUE,…]"
 YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 NUMBERS = (int, float)
-PLAIN = (bool, int, float, str)  # and tuples and `Literal`s: what msgspec reads
-Reader = Callable[[Any], Any]  # from text, or from a value of a TOML file, to an object
-#: Readers of object types; modules with settings of other types add theirs.
-READERS: dict[Any, Reader] = {Path: Path}
+PLAIN = (bool, int, float, str)  # and tuples and `Literal`s
+
+
+class Scope(StrEnum):
+    """Whose an option is, in the order of the help."""
+
+    AGENT = "what an agent is; fixed when it is made"
+    AGREED = "how it decides and shares; fixed when it is made, in a federation by the terms"
+    MEMBER = "each member's own choice in a federation; fixed when the agent is made"
+    RUNNING = "how an agent is run and measured; may change later"
+    PROCESS = "the process"
+
+
+class Limits(NamedTuple):
+    """Limits of a number, of a text's length, or of those in a list, and the least length of a list."""
+
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    min_items: int | None = None
+
+
+MOST_AND_LEAST, LENGTHS = Limits._fields[:4], Limits._fields[4:6]
+NONE = Limits()
+NAME = Limits(min_length=1, max_length=200)
+NUMBER = Limits(ge=-1e100, le=1e100)
+POSITIVE = Limits(gt=0, le=1e100)
+SHARE = Limits(ge=0, le=1)
+COUNT = Limits(ge=1, le=2**53)
+
+Reader = Callable[[Any], Any]  # from text, or from a value of JSON or TOML, to an object
+Part = tuple[Any, Limits]  # one of the types of a value in JSON and TOML
+#: Readers of object types, and what they read; modules with settings of other types add theirs.
+READERS: dict[Any, tuple[Reader, tuple[Part, ...]]] = {Path: (Path, ((str, NONE),))}
+
+
+def option(default: Any, scope: Scope = Scope.PROCESS, limits: Limits = NONE, **shown: Any) -> Any:
+    """A field of a dataclass with its scope and limits.
+
+    shown: "choices", its names; "like", an example of its text; "unset", shown instead of the default;
+        "metavar", shown instead of the type; "positional" for an argument that is no flag.
+    """
+    return dataclasses.field(default=default, metadata={"scope": scope, "limits": limits, **shown})
+
+
+def with_default(kind: type, name: str, default: Any) -> Any:
+    """A field of another dataclass, with another default."""
+    (metadata,) = (item.metadata for item in fields(kind) if item.name == name)
+    return option(default, **{key: value for key, value in metadata.items() if key != "unset"})
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One field: `--flag` on the command line, `PREFIX_NAME` in the environment, `name` in a TOML table."""
+    """One field: `--flag`, `PREFIX_NAME` in the environment, `name` in a TOML table or a request."""
 
     name: str
-    hint: Any
-    kinds: list[Any]  # the types that the field may have, but for None, without their limits
+    scope: Scope
+    kinds: tuple[Any, ...]  # the types that the field may have, but for None
+    optional: bool
+    parts: tuple[Part, ...]
     items: Any  # the type of a tuple's items; None where the field holds no tuple
     reader: Reader | None  # where the field holds an object
     help: str
+    example: str  # of its text
+    choices: Sequence[str]
     default: str  # as the help shows it; "" where the setting must be given
     metavar: str
     flags: tuple[str, ...]
@@ -49,15 +104,33 @@ class Setting:
     def dest(self) -> str:
         return f"{self.table}.{self.name}" if self.table else self.name
 
+    @cached_property
+    def plain(self) -> Any:
+        """The type of its values in JSON and TOML, as msgspec reads it."""
+        return Union[tuple(_limited(*part) for part in self.parts)]  # noqa: UP007
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the field holds what JSON can hold, and no object."""
+        return all(map(_is_plain, self.kinds))
+
     @property
     def rule(self) -> str:
         """The rule that a value must obey, for error messages."""
-        return f"must be {' or '.join(_rule(part) for part in _parts(self.hint)) or 'text'}"
+        return f"must be {' or '.join(_rule(*part) for part in self.parts)}"
+
+    @property
+    def description(self) -> str:
+        """Its help for requests, whose values are text only in part."""
+        text = any(kind is str for kind, _ in self.parts)
+        return f"{self.help}{self.example if text else ''} (default: {self.default})."
 
     def add_to(self, parser: Any) -> None:
         """Add the flag to an `argparse` parser as text, which `read` converts."""
-        tail = f" (default: {self.default})" if self.default and not self.switch else ""
-        told: dict[str, Any] = {"help": f"{self.help}{tail}".replace("%", "%%")}
+        text = self.help + self.example
+        text += f"; choices: {', '.join(self.choices)}" if self.choices else ""
+        text += f" (default: {self.default})" if self.default and not self.switch else ""
+        told: dict[str, Any] = {"help": text.replace("%", "%%")}
         if self.switch:
             parser.add_argument(*self.flags, dest=self.dest, action="store_true", default=None, **told)
         elif self.positional:
@@ -66,7 +139,7 @@ class Setting:
         else:
             several = self.items is not None and self.items not in NUMBERS
             told |= {"metavar": self.metavar, "action": "append" if several else "store"}
-            if self.hint is bool:  # the flag alone is a yes
+            if self.kinds == (bool,) and not self.optional:  # the flag alone is a yes
                 told |= {"nargs": "?", "const": "yes"}
             parser.add_argument(*self.flags, dest=self.dest, required=not self.default, **told)
 
@@ -77,37 +150,46 @@ class Setting:
             value = ",".join(value)
         return None if value == [] else value
 
-    def read(self, value: Any, source: str) -> Any:
-        """Convert text or a TOML value to the field's type; errors name `source`."""
-        from msgspec import ValidationError  # not above: it is needed for the flags of one verb alone
+    def read(self, value: Any, source: str = "", *, text: bool = False) -> Any:
+        """Check a value and convert it to the field's type; errors name `source`.
 
+        text: the value is a flag's or a variable's, where numbers are written, or an object of a program.
+        """
+        from msgspec import ValidationError
+
+        where = f" ({source})" if source else ""
         try:
-            return self._read(value)
+            return self._read(value, text)
         except InvalidInput as error:
-            raise InvalidInput(f"{error} ({source})") from None
+            named = "" if self.name in str(error) else f"{self.name}: "
+            raise InvalidInput(f"{named}{error}{where}") from None
         except (TypeError, ValueError, ValidationError):
-            got = f"got {self.name}={value!r}"
-            raise InvalidInput(f"{self.name} {self.rule}, {got} ({source})") from None
+            raise InvalidInput(f"{self.name} {self.rule}, got {self.name}={value!r}{where}") from None
 
-    def _read(self, value: Any) -> Any:
+    def _read(self, value: Any, text: bool) -> Any:
         from msgspec import convert
 
-        if value in (None, "") and type(None) in get_args(self.hint):
+        from_program = text and not isinstance(value, str)
+        text = text and not from_program
+        if self.optional and (value is None or (text and not value)):
             return None
         if self.reader is not None:
-            if not isinstance(value, list) or self.items not in READERS:
-                return self.reader(value)
-            found = tuple(map(self.reader, value))
-            return found[0] if len(found) == 1 and self.items in self.kinds else found
-        text = isinstance(value, str)
-        if bool in self.kinds and text and value.lower() in (*YES, *NO):
+            if isinstance(value, list) and self.items in READERS:
+                found = tuple(map(self.reader, value))
+                return found[0] if len(found) == 1 and self.items in self.kinds else found
+            found = self.reader(value)  # first: its errors say more
+            if not from_program and (not text or any(kind is str for kind, _ in self.parts)):
+                convert(value, self.plain)
+            return found
+        if text and bool in self.kinds and value.lower() in (*YES, *NO):
             return value.lower() in YES
-        if self.items is not None and text:
+        if text and self.items is not None:
             value = self._split(value)
-        plain = [
-            part for part in _parts(self.hint) if _bare(part) in PLAIN or get_origin(part) in (tuple, Literal)
-        ]
-        found = convert(value, Union[tuple(plain)], strict=not text)  # noqa: UP007
+            if not value:  # an empty variable is none
+                return ()
+        if isinstance(value, Number) and hasattr(value, "item"):  # NumPy's
+            value = value.item()
+        found = convert(value, self.plain, strict=not text)
         for number in found if isinstance(found, tuple) else (found,):
             if isinstance(number, float) and not math.isfinite(number):
                 raise ValueError(number)
@@ -129,38 +211,52 @@ def settings_of(
     prefix: str = "",
     short: Sequence[str] = (),
     defaults: Mapping[str, object] | None = None,
+    only: Sequence[str] = (),
     leave_out: Sequence[str] = (),
     switches: bool = False,
+    said: Mapping[str, str] | None = None,
 ) -> tuple[Setting, ...]:
     """Make a setting of `[table]` from every field of a dataclass, with `prefix` before its flag.
 
     short: fields whose flag also goes without the prefix.
     defaults: shown instead of the fields' own.
+    only: names of fields, instead of all.
     switches: whether a bool is a flag without a value.
+    said: help for fields that the class's docstring does not explain.
     """
-    hints, said, found = get_type_hints(kind, include_extras=True), explained(kind), []
+    hints, found = get_type_hints(kind), []
+    said = {**(said or {}), **explained(kind)}
     for item in fields(kind):
-        if item.name in leave_out or item.name not in said:
+        if item.name in leave_out or item.name not in (only or said):
             continue
         hint, metadata = hints[item.name], item.metadata
-        kinds = [_bare(part) for part in _parts(hint)]
-        items = next((_bare(get_args(each)[0]) for each in kinds if get_origin(each) is tuple), None)
-        reader = next((READERS[each] for each in (*kinds, items) if each in READERS), None)
-        literals = (get_args(each) for each in kinds if get_origin(each) is Literal)
-        choices = metadata.get("choices") or next(literals, ())
+        kinds = tuple(each for each in _parts(hint) if each is not type(None))
+        choices = metadata.get("choices", ())
+        if choices and kinds == (str,):  # and nothing but names
+            kinds = (Literal[tuple(choices)],)
+        items = next((get_args(each)[0] for each in kinds if get_origin(each) is tuple), None)
+        limits = metadata.get("limits", NONE)
+        readers = (READERS[each] for each in (*kinds, items) if each in READERS)
+        reader, parts = next(readers, (None, tuple((each, limits) for each in kinds if _is_plain(each))))
         help, _, stated = said[item.name].partition(" (default: ")
         default = (defaults or {}).get(item.name, metadata.get("unset", item.default))
         if default is MISSING and item.default_factory is not MISSING:
             default = item.default_factory()
+        literals = (get_args(each) for each in kinds if get_origin(each) is Literal)
+        choices = choices or next(literals, ())
         flag = item.name.replace("_", "-")
         found.append(
             Setting(
                 name=item.name,
-                hint=hint,
+                scope=metadata.get("scope", Scope.PROCESS),
                 kinds=kinds,
+                optional=type(None) in _parts(hint),
+                parts=parts,
                 items=items,
                 reader=reader,
-                help=help + (f"; choices: {', '.join(choices)}" if choices else ""),
+                help=help,
+                example=f"; for instance {metadata['like']}" if "like" in metadata else "",
+                choices=choices,
                 default=stated.removesuffix(")") or ("" if default is MISSING else shown(default)),
                 metavar=metadata.get("metavar") or _metavar(kinds, items, reader, choices),
                 flags=(f"--{prefix}{flag}", *([f"--{flag}"] if item.name in short else [])),
@@ -172,7 +268,7 @@ def settings_of(
     return tuple(found)
 
 
-def _metavar(kinds: list[Any], items: Any, reader: Reader | None, choices: Sequence[str]) -> str:
+def _metavar(kinds: tuple[Any, ...], items: Any, reader: Reader | None, choices: Sequence[str]) -> str:
     if reader is not None:
         return "FILE" if reader is Path else NAMED
     if items is not None:
@@ -219,32 +315,39 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InvalidInput(f"config must be TOML, got {path}: {error}") from None
 
 
-def _parts(hint: Any) -> list[Any]:
-    union = get_origin(hint) in (Union, types.UnionType)
-    parts = get_args(hint) if union else (hint,)
-    return [part for part in parts if part is not type(None)]
+def _parts(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
-def _bare(hint: Any) -> Any:
-    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+def _is_plain(kind: Any) -> bool:
+    return kind in PLAIN or get_origin(kind) in (tuple, Literal)
 
 
-def _rule(part: Any) -> str:
+def _limited(kind: Any, limits: Limits) -> Any:
+    """A type with its limits, as msgspec has them."""
+    from msgspec import Meta  # not above: it takes long to import
+
+    names, origin = {int: MOST_AND_LEAST, float: MOST_AND_LEAST, str: LENGTHS}.get(kind, ()), get_origin(kind)
+    ends = {name: getattr(limits, name) for name in names if getattr(limits, name) is not None}
+    if origin in (tuple, list):
+        items = (each if each is ... else _limited(each, limits) for each in get_args(kind))
+        kind = origin[tuple(items)]
+        ends = {} if limits.min_items is None else {"min_length": limits.min_items}
+    return Annotated[kind, Meta(**ends)] if ends else kind
+
+
+def _rule(kind: Any, limits: Limits) -> str:
     """Describe the values of a type."""
-    kind: Any = _bare(part)
-    limits: Any = next(iter(getattr(part, "__metadata__", ())), None)
     if get_origin(kind) is Literal:
         return f"one of {', '.join(get_args(kind))}"
-    if get_origin(kind) is tuple:
+    if get_origin(kind) in (tuple, list):
         items = get_args(kind)
-        return f"{'a list' if items[-1] is ... else len(items)} of {_rule(items[0])}"
+        some = get_origin(kind) is list or items[-1] is ...
+        return f"{'a list' if some else len(items)} of {_rule(items[0], limits)}"
     names = {bool: "yes or no", int: "a whole number", float: "a finite number", str: "text"}
-    bounds = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
-    text = " and ".join(
-        f"{sign} {getattr(limits, name):.15g}"
-        for name, sign in bounds.items()
-        if getattr(limits, name, None) is not None
-    )
-    if getattr(limits, "max_length", None) is not None:
-        text = f"of {limits.min_length} to {limits.max_length} characters"
-    return f"{names.get(kind, getattr(kind, '__name__', 'text'))} {text}".strip()
+    bounds = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"} if kind in NUMBERS else {}
+    ends = ((sign, getattr(limits, name)) for name, sign in bounds.items())
+    text = " and ".join(f"{sign} {shown(end)}" for sign, end in ends if end is not None)
+    if kind is str and limits.max_length is not None:
+        text = f"of {limits.min_length or 0} to {limits.max_length} characters"
+    return f"{names.get(kind, 'an object')} {text}".strip()
