@@ -325,9 +325,9 @@ def test_scopes() -> None:
     assert of[Scope.AGREED] & IN_SERVICE == shared
 
 
-@pytest.mark.parametrize("name", ["half_life", "decide_from", "partners"])
+@pytest.mark.parametrize("name", ["half_life", "decide_from", "partners", "shift"])
 def test_terms_refuse_what_they_do_not_state(name: str) -> None:
-    value = {"half_life": "30d", "decide_from": "released", "partners": "differ"}[name]
+    value = {"half_life": "30d", "decide_from": "released", "partners": "differ", "shift": 3.0}[name]
     given = {"algorithm": "fed-fairx-bayes"} if name == "half_life" else PRIVATE
     with pytest.raises(InvalidInput, match=f"^{name} must be left "):
         Terms(dimension=2, agents=3, horizon=20, **given, **{name: value})

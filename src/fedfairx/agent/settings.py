@@ -62,10 +62,11 @@ def describe_merit(merit: Merit) -> dict[str, Any]:
     if kind == CUSTOM and not isinstance(merit, Custom):
         return {"kind": kind}
     names = [item.name for item in dataclasses.fields(merit) if item.name != "function"]  # type: ignore[arg-type]
-    return {"kind": kind, **{name: _floats(getattr(merit, name)) for name in names}}
+    return {"kind": kind, **{name: floats(getattr(merit, name)) for name in names}}
 
 
-def _floats(value: Any) -> Any:
+def floats(value: Any) -> Any:
+    """A number or a tuple of numbers, as JSON has floats."""
     return [float(part) for part in value] if isinstance(value, tuple) else float(value)
 
 
@@ -148,10 +149,8 @@ class AgentSettings:
         assert options.merit is not None
         values = {item.name: getattr(options, item.name, None) for item in dataclasses.fields(cls)}
         solver = None if options.solver is None else SolverSettings(*options.composed.solver)
-        values |= {"name": name, "dimension": dimension, "actions": actions, "solver": solver}
-        values["features"] = features
-        values |= {"minimum_share": float(options.minimum_share), "shift": float(options.shift)}
-        return cls(**values | {"merit": describe_merit(options.merit)})
+        values |= {"name": name, "dimension": dimension, "actions": actions, "features": features}
+        return cls(**values | {"merit": describe_merit(options.merit), "solver": solver})
 
     def arms(self) -> dict[str, Any]:
         """The arguments `dimension`, `actions` or `schema` of `Agent`."""

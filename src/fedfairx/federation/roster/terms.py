@@ -23,12 +23,12 @@ from fedfairx.agent.actions import as_arms
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.algorithms import algorithm
 from fedfairx.agent.half_life import HalfLife
-from fedfairx.agent.options import SECURE, Keywords, Options
+from fedfairx.agent.options import PLAIN, SECURE, Keywords, Options, described
 from fedfairx.agent.reward_limits import RewardLimits
 from fedfairx.agent.schedules import SCHEDULES, Plan, Schedule
-from fedfairx.agent.settings import describe_merit, merit_from, read_value
+from fedfairx.agent.settings import AgentSettings, describe_merit, floats, merit_from, read_value
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.merit import Custom
+from fedfairx.core.merit import Custom, Merit
 from fedfairx.core.partners import ALIKE, DIFFER
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM
@@ -44,9 +44,17 @@ from fedfairx.privacy.mechanisms.gaussian import Mechanism
 from fedfairx.privacy.mechanisms.noise import NoiseSource
 from fedfairx.privacy.mechanisms.noise_share import NoiseShare
 from fedfairx.util.canonical_json import canonical
+from fedfairx.util.config import Scope
 
 #: The rules of secure aggregation. In 1, records could be carried from one epoch into the next.
 PROTOCOL = 2
+#: Options of members that are part of the terms with secure aggregation.
+SECURE_TERMS = ("decide_from", "partners")
+#: What is left out where there is none, as it was before there was any.
+LATER = ("features", "aggregation")
+ONLY_STORED = ("features", "privacy", "digest", "protocol")
+#: The schedules that terms can name.
+NAMES = {type(each): name for name, each in SCHEDULES.items()}
 #: Largest norm of contexts if sums are exact and no bounds are given: far beyond the unit ball.
 EXACT_NORM = 10.0
 
@@ -111,10 +119,12 @@ class Terms:
         else:
             for name, given in (("rounds", rounds), ("records", records)):
                 require(given is None, name, f"is for aggregation={SECURE!r}", given, "leave it out")
-        theirs = ("half_life",) if asked.secure else ("decide_from", "partners", "half_life")
-        for name in theirs:
-            value = getattr(asked, name)
-            require(value in (None, ALIKE), name, "must be left to each member", value)
+        for each in described():
+            if each.scope is not Scope.AGREED and not (asked.secure and each.name in SECURE_TERMS):
+                value = getattr(asked, each.name)
+                whom = "to each member" if each.scope is Scope.MEMBER else "out: terms do not state it"
+                same = value == getattr(Options, each.name)
+                require(same, each.name, f"must be left {whom}", value)
         own = algorithm(asked.algorithm)
         for name in ("rule", "solver"):
             same = getattr(asked.composed, name) == getattr(own, name)
@@ -122,28 +132,20 @@ class Terms:
         text = "must be one that all members have, not a custom function"
         require(not isinstance(asked.merit, Custom), "merit", text, asked.merit)
         times = asked.composed.schedule
-        known = type(times) in {type(each) for each in SCHEDULES.values()}
-        require(known, "schedule", "must be one of fedfairx's own, which all members have", times)
+        require(
+            type(times) in NAMES, "schedule", "must be one of fedfairx's own, which all members have", times
+        )
         if schema is not None and asked.private and asked.bounds is None and asked.centring is None:
             nonnegative = not schema.has_numbers
             follows = Bounds.for_range(asked.reward_range, norm=schema.norm, nonnegative=nonnegative)
             asked = replace(asked, bounds=follows)
         settled = replace(_settled(asked), schedule=times)
-        values = (
-            dimension,
-            agents,
-            horizon,
-            settled,
-            horizon if spare is None else spare,
-            schema,
-            rounds,
-            records,
-        )
-        for item, kept in zip(dataclasses.fields(Terms), values, strict=True):
-            object.__setattr__(self, item.name, kept)
+        spare = horizon if spare is None else spare
+        vars(self).update(dimension=dimension, agents=agents, horizon=horizon, options=settled, spare=spare)
+        vars(self).update(schema=schema, rounds=rounds, records=records)
         _ = self.stated  # calibrates the mechanism, and refuses what does not fit
         if self.share is not None:
-            object.__setattr__(self, "records", self.share.records)
+            vars(self).update(records=self.share.records)
 
     @property
     def bounds(self) -> Bounds:
@@ -310,18 +312,10 @@ class Terms:
         if self.secure:
             self._require_agreed("partners", partners, options.partners)
             partners = options.partners
-        return Options(
-            rule=options.composed.rule,
-            merit=options.merit,
-            reward_range=options.reward_range or (-limit, limit),
-            prior=options.prior,
-            minimum_share=options.minimum_share,
-            confidence=options.region if options.optimistic else None,
-            solver=options.composed.solver if options.optimistic else None,
-            slots=options.slots,
-            partners=ALIKE if options.optimistic else partners or DIFFER,
-            half_life=half_life,
-        )
+        stored = {item.name for item in dataclasses.fields(AgentSettings)}
+        kept = {name: value for name, value in vars(options).items() if name in stored}
+        kept |= {"reward_range": options.reward_range or (-limit, limit), "half_life": half_life}
+        return Options(**kept | {"partners": ALIKE if options.optimistic else partners or DIFFER})
 
     # --- as plain values -----------------------------------------------------------------------------
 
@@ -342,90 +336,42 @@ class Terms:
     @cached_property
     def _described(self) -> dict[str, Any]:
         """What `to_dict` returns a copy of; made once, as every roster has it, and not to be changed."""
-        options, times = self.options, cast("Any", self.times)
-        names = {type(each): name for name, each in SCHEDULES.items()}
-        prior, merit = _prior(options), options.merit
-        assert merit is not None
-        extra = {} if self.schema is None else {"features": self.schema.to_dict()}
-        if self.rounds is not None:
-            names_only = ("colluding", "decide_from", "partners")
-            agreed = {name: getattr(options, name) for name in names_only}
-            agreed |= {"records": self.records, "rounds": self.rounds.to_dict()}
-            extra["aggregation"] = agreed | {"protocol": PROTOCOL}
-        return extra | {
-            "dimension": self.dimension,
-            "agents": self.agents,
-            "horizon": self.horizon,
-            "algorithm": options.composed.name,
-            "schedule": {"name": names[type(times)], **dataclasses.asdict(times)},
-            "reward_range": None if options.reward_range is None else list(options.reward_range),
-            "merit": describe_merit(merit),
-            "prior": {
-                "mean": prior.means(self.dimension).tolist(),
-                "sd": float(prior.sd),
-                "noise_sd": float(prior.noise_sd),
-                "learn": prior.learn,
-            },
-            "confidence": {key: float(value) for key, value in dataclasses.asdict(options.region).items()},
-            "minimum_share": float(options.minimum_share),
-            "spare": self.spare,
-            "bounds": self.bounds.to_dict(),
-            "privacy": None
-            if options.epsilon is None
-            else {
-                "epsilon": float(options.epsilon),
-                "delta": float(options.delta),
-                "mechanism": options.mechanism,
-                "centring": None if options.centring is None else options.centring.to_dict(),
-                "digest": self.stated.digest(),
-            },
-        }
+        prior = _prior(self.options)
+        stated = vars(self.options) | vars(self) | {"features": self.schema, "protocol": PROTOCOL}
+        stated |= {"algorithm": self.options.composed.name, "confidence": self.options.region}
+        stated |= {"prior": replace(prior, mean=tuple(prior.means(self.dimension).tolist()))}
+        stated |= {"privacy": None, "aggregation": None}
+        if self.private:
+            stated["privacy"] = _values(_StoredPrivacy, stated | {"digest": self.stated.digest()})
+        if self.secure:
+            stated["aggregation"] = _values(_StoredAggregation, stated)
+        values = _values(_StoredTerms, stated)
+        return {name: value for name, value in values.items() if value is not None or name not in LATER}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Terms:
         """The terms that `to_dict` described; `StateError` says what is wrong with others."""
         stored = read_value(dict(values), _StoredTerms, "terms")
         optimism = algorithm(stored.algorithm).rule == OPTIMISM
-        means, privacy = stored.prior.mean, stored.privacy
+        means, privacy, agreed = stored.prior.mean, stored.privacy, stored.aggregation
         if not isinstance(means, tuple) or len(means) != stored.dimension:
             raise StateError(f"terms.prior.mean must be {stored.dimension} numbers")
-        prior = stored.prior if len(set(means)) > 1 else replace(stored.prior, mean=means[0])
-        given: Keywords = {
-            "algorithm": stored.algorithm,
-            "schedule": _schedule(stored.schedule),
-            "reward_range": stored.reward_range,
-            "merit": merit_from(stored.merit),
-            "minimum_share": stored.minimum_share,
-            "bounds": stored.bounds,
-            "slots": stored.bounds.slots,
-            "prior": None if optimism else prior,
-            "confidence": stored.confidence if optimism else None,
-        }
-        if privacy is not None:
-            given |= {"epsilon": privacy.epsilon, "delta": privacy.delta}
-            given |= {"mechanism": privacy.mechanism, "centring": privacy.centring}
-        secure: dict[str, Any] = {}
-        if stored.aggregation is not None:
-            agreed = stored.aggregation
-            if agreed.protocol != PROTOCOL:
-                raise StateError(
-                    f"terms.aggregation.protocol must be {PROTOCOL}, got {agreed.protocol}: this federation "
-                    "was founded by a version of fedfairx whose members carry records from one epoch into "
-                    "the next; found a new federation (`fedfairx federate init`)"
-                )
-            given |= {"aggregation": SECURE, "colluding": agreed.colluding, "partners": agreed.partners}
-            given["decide_from"] = agreed.decide_from
-            secure = {"records": agreed.records, "rounds": agreed.rounds}
-        try:
-            terms = cls(
-                dimension=stored.dimension,
-                agents=stored.agents,
-                horizon=stored.horizon,
-                spare=stored.spare,
-                schema=None if stored.features is None else Schema.from_dict(stored.features),
-                **secure,
-                **given,
+        if agreed is not None and agreed.protocol != PROTOCOL:
+            raise StateError(
+                f"terms.aggregation.protocol must be {PROTOCOL}, got {agreed.protocol}: this federation "
+                "was founded by a version of fedfairx whose members carry records from one epoch into "
+                "the next; found a new federation (`fedfairx federate init`)"
             )
+        prior = stored.prior if len(set(means)) > 1 else replace(stored.prior, mean=means[0])
+        given: dict[str, Any] = _fields(stored) | {"slots": stored.bounds.slots}
+        given |= {"prior": None if optimism else prior, "merit": merit_from(stored.merit)}
+        given |= {"schedule": _schedule(stored.schedule)} | ({} if optimism else {"confidence": None})
+        given |= {} if privacy is None else _fields(privacy)
+        given |= {"aggregation": PLAIN} if agreed is None else _fields(agreed) | {"aggregation": SECURE}
+        features = given["features"]
+        try:
+            given["schema"] = None if features is None else Schema.from_dict(features)
+            terms = cls(**{name: value for name, value in given.items() if name not in ONLY_STORED})
         except InvalidInput as error:
             raise StateError(f"these terms are not valid: {error}") from None
         if privacy is not None and terms.stated.digest() != privacy.digest:
@@ -453,6 +399,29 @@ def _prior(options: Options) -> Prior:
     """The prior; for an algorithm without one the default, which is stored but not used."""
     assert options.merit is not None
     return options.prior or Prior.for_merit(options.merit, reward_range=options.reward_range)
+
+
+def _values(kind: type, stated: Mapping[str, Any]) -> dict[str, Any]:
+    """What is stated of the fields of a stored type, as plain values."""
+    return {item.name: _plain(stated[item.name]) for item in dataclasses.fields(kind)}
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
+
+
+def _plain(value: Any) -> Any:
+    """A term as canonical JSON has it."""
+    if isinstance(value, Prior | Confidence):
+        plain = _fields(value).items()
+        return {name: each if isinstance(each, bool) else floats(each) for name, each in plain}
+    if isinstance(value, Merit):
+        return describe_merit(value)
+    if type(value) in NAMES:
+        return {"name": NAMES[type(value)], **dataclasses.asdict(value)}
+    if isinstance(value, tuple):
+        return list(value)
+    return value.to_dict() if hasattr(value, "to_dict") else value
 
 
 def _schedule(values: Mapping[str, Any]) -> Schedule:
