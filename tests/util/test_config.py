@@ -362,3 +362,27 @@ def test_names_are_closed_unless_there_may_be_an_object() -> None:
     assert other.read("c") == Path("c")
     assert one.example == ""
     assert one.choices == other.choices == ("a", "b")
+
+
+def test_a_body_is_refused_before_it_is_used() -> None:
+    """The document of the API has the limits, and names the place."""
+    with pytest.raises(ProblemError) as refused:
+        decode(b'{"dimension": 2, "minimum_share": 1}', schemas.AgentSettings)
+    assert "minimum_share" in refused.value.detail
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", math.nan, -math.inf])
+def test_a_number_without_limits_is_finite(value: object) -> None:
+    @dataclass
+    class Some:
+        """Some.
+
+        one: a number, or two.
+        """
+
+        one: float | tuple[float, ...] = 0.0
+
+    (one,) = settings_of(Some)
+    for given in (value, f"1,{value}", (1.0, value)):
+        with pytest.raises(InvalidInput, match=r"^one must be a finite number or a list of"):
+            one.read(given, text=True)

@@ -15,7 +15,7 @@ from fedfairx.errors import InvalidInput
 from fedfairx.privacy import Bounds, Centring
 from fedfairx.simulation import Recorded, Result, Scenario
 from fedfairx.simulation.scenario import CONTEXTS
-from fedfairx.util.config import Setting, read_toml, settings_of
+from fedfairx.util.config import Setting, option, read_toml, settings_of
 
 _LAWS = "from the scenario's distributions"
 ABOUT = {
@@ -38,7 +38,7 @@ class Running:
     exposure: also measure the arms' shares, and the weakest arm's share relative to its merit.
     baselines: also simulate the same agents alone, and with exact sums pooled every round.
     centring: the public point around which private records are clipped, the middle of the scenario's box or
-        zero.
+        zero; --centring-context and the others set another.
     """
 
     seeds: int = 5
@@ -46,7 +46,7 @@ class Running:
     points: int = 100
     exposure: bool = False
     baselines: bool = True
-    centring: str = field(default="scenario", metadata={"choices": ("scenario", "none")})
+    centring: str = option("scenario", choices=("scenario", "none"))
 
 
 def tables() -> dict[str, tuple[Setting, ...]]:
@@ -104,10 +104,6 @@ def prepare(found: dict[str, dict[str, Any]]) -> tuple[Scenario, Options, Runnin
 
 
 def _centring(scenario: Scenario, running: Running, point: dict[str, Any]) -> Any:
-    known = ("scenario", "none")
-    if running.centring not in known:
-        text = f"centring must be one of {', '.join(known)}, got centring={running.centring!r}"
-        raise InvalidInput(f"{text}; set a point by [centring] or by flags such as --centring-context")
     if not point:
         return "scenario" if running.centring == "scenario" else None
     base = scenario.centring
