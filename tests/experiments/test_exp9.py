@@ -18,6 +18,7 @@ from fedfairx.experiments.suite import (
 )
 from fedfairx.experiments.suite.exp09_late import BEFORE, late_key
 from fedfairx.experiments.suite.exp09_worlds import (
+    FEWER,
     HOWS,
     MERIT,
     ONE_HOT,
@@ -51,6 +52,8 @@ def test_what_others_have_run_is_not_run_again():
 
 def test_twenty_seeds_at_full_size_alone():
     assert all(RUNS[key(world, MERIT, how)].least_seeds == SEEDS for world in WORLDS for how in HOWS)
+    assert all(RUNS[key(ONE_HOT, rule, "alone")].least_seeds == SEEDS for rule in RULES)
+    assert RUNS[key("steep", "thompson", "fed")].least_seeds == FEWER
     assert all(run.least_seeds == 0 for run in exp09_exploration.runs(QUICK))
 
 

@@ -41,6 +41,53 @@ def test_the_documented_plug_in_runs(tmp_path: Path):
     assert "Does sharing pay?" in done.report.read_text()
 
 
+OWN = """
+from fedfairx.experiments import Claim
+
+def score(outcomes, size):
+    return Scores(claims=(Claim("sharing pays", "by a coin", "heads", "holds"),))
+
+ALSO = Experiment("also", "Also mine", "Really?", runs, score, plot, words={"coin": "a fair one"})
+"""
+
+
+@pytest.mark.long
+def test_a_report_of_ones_own_experiments_is_about_these_alone(tmp_path: Path):
+    path = documented(tmp_path)
+    path.write_text(path.read_text() + OWN)
+    load_plugin(path)
+    done = reproduce(choose(["mine", "also"]), size=Size(horizon=60, seeds=2), out=tmp_path / "out")
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert page.startswith("# Mine; Also mine\n")
+    for line in (
+        "| coin | a fair one |",
+        "| also | sharing pays | holds | heads | by a coin |",
+        "## also: Also mine",
+    ):
+        assert line in page
+    assert [line.split(" |")[0] for line in page.splitlines() if line.startswith("| fair")] == [
+        "| fair share",
+        "| fairness regret",
+    ]
+    body = re.sub(r"data:[^\"]*", "", done.report.read_text().partition("<body>")[2])
+    for text in (page, body):
+        assert not re.search(r"paper|B0|Priv|Calibration|reduced size|not judged", text)
+    assert "reduced size" not in (tmp_path / "out" / "figures" / "mine.svg").read_text()
+
+
+@pytest.mark.long
+def test_beside_the_papers_it_keeps_its_name(tmp_path: Path):
+    load_plugin(documented(tmp_path))
+    reproduce(choose(["mine", "exp3"]), size=Size(horizon=60, seeds=2), out=tmp_path / "out")
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert page.startswith("# Fair, private, federated bandits: the paper's experiments; Mine\n")
+    assert "## exp3: The number of agents (the paper's)" in page
+    assert "\n## mine: Mine\n" in page
+    assert "Every deviation from the paper" in page
+    assert "reduced size" in (tmp_path / "out" / "figures" / "exp3-fairness.svg").read_text()
+    assert "reduced size" not in (tmp_path / "out" / "figures" / "mine.svg").read_text()
+
+
 PARTS = """
 from dataclasses import dataclass, replace
 from fedfairx.privacy import calibrate

@@ -7,9 +7,10 @@ import math
 import numpy as np
 import pytest
 
+from experiment_helpers import outcome
 from fedfairx.experiments import FULL, Experiment, Outcome
 from fedfairx.experiments.datasets import missing
-from fedfairx.experiments.experiment import Outcomes
+from fedfairx.experiments.experiment import Outcomes, over
 from fedfairx.experiments.offers import OffersScenario
 from fedfairx.experiments.registry import experiments
 from fedfairx.experiments.scores import (
@@ -43,6 +44,12 @@ def test_a_ratio_is_paired():
     found = ratio(2 * below_values, below_values)
     assert found.value == pytest.approx(2)
     assert (found.low, found.high) == (pytest.approx(2), pytest.approx(2))
+
+
+def test_runs_of_fewer_seeds_are_compared_by_those_that_both_have():
+    many, few = outcome(range(4)), outcome(range(2), scale=2.0)
+    found = over({"few": few, "many": many}, "few", "many")
+    assert found == ratio(few.final(), many.final()[:2])
 
 
 @pytest.mark.parametrize(

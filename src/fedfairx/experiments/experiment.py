@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,22 @@ FAIRNESS, REWARD = "fairness_regret", "reward_regret"
 METRICS = (FAIRNESS, REWARD)
 PAPER_HORIZON = 100_000
 PAPER_SEEDS = 5
+#: Where an experiment comes from: the paper, this package, or a user.
+PAPER: Final = "paper"
+OURS: Final = "ours"
+OWN: Final = "own"
+
+
+_GLOSSARY: Mapping[str, str] = json.loads((DATA / "report.json").read_text(encoding="utf-8"))["words"]
+
+
+def glossary(*words: str) -> dict[str, str]:
+    """Terms of the package with their meaning, in the order of its glossary.
+
+    >>> list(glossary("B0", "fair share"))
+    ['fair share', 'B0']
+    """
+    return {word: meaning for word, meaning in _GLOSSARY.items() if word in words}
 
 
 @dataclass(frozen=True)
@@ -62,7 +79,7 @@ class Size:
 
     @property
     def note(self) -> str:
-        """The note on every figure of a reduced size."""
+        """The note on every figure of a reduced size, beside the paper's."""
         if self.full:
             return ""
         horizons = [f"{count:,}".replace(",", " ") for count in (self.horizon, PAPER_HORIZON)]
@@ -182,8 +199,10 @@ Outcomes = Mapping[str, Outcome]
 
 
 def over(outcomes: Outcomes, run: str, other: str) -> Estimate:
-    """Fairness regret of one run at T over that of another."""
-    return ratio(outcomes[run].final(), outcomes[other].final())
+    """Fairness regret of one run at T over that of another, by the seeds that both have."""
+    own, theirs = outcomes[run].final(), outcomes[other].final()
+    both = min(own.size, theirs.size)  # seeds count from 0
+    return ratio(own[:both], theirs[:both])
 
 
 def regret(outcomes: Outcomes, run: str, metric: str = FAIRNESS) -> str:
@@ -222,8 +241,8 @@ class Experiment:
     """An experiment: what to run, how to score it, how to draw it.
 
     >>> from fedfairx.experiments.registry import experiments
-    >>> experiments()["exp1"].paper
-    True
+    >>> experiments()["exp1"].origin
+    'paper'
     """
 
     name: str
@@ -232,10 +251,15 @@ class Experiment:
     runs: Callable[[Size], tuple[Run, ...]]
     score: Callable[[Outcomes, Size], Scores]
     plot: Callable[[Outcomes, Size], Iterator[Picture]]
-    paper: bool = False  # one of the paper's own
+    origin: Literal["paper", "ours", "own"] = OWN
+    words: Mapping[str, str] = field(default_factory=dict)  # terms of its own, with their meaning
     libraries: tuple[str, ...] = ()  # of the extra `data`; without them it is left out
+
+    def reduced(self, size: Size) -> bool:
+        """Whether this size is too small for verdicts; one's own experiment has them at any size."""
+        return self.origin != OWN and not size.full
 
     def judge(self, outcomes: Outcomes, size: Size) -> Scores:
         """Score the outcomes; at a reduced size nothing gets a verdict."""
         scores = self.score(outcomes, size)
-        return scores if size.full else scores.unjudged()
+        return scores.unjudged() if self.reduced(size) else scores

@@ -37,7 +37,6 @@ PAPER_ALONE, PAPER, PAPER_PRIVATE, THOMPSON, LINUCB = (
     "linucb",
 )
 EQUAL, DUE = "equal", "due"
-BASELINES = (PAPER_ALONE, PAPER, PAPER_PRIVATE, THOMPSON, LINUCB)  # with as many seeds as other experiments
 
 
 LOST = (
@@ -76,16 +75,24 @@ HOWS = {
 _PLAYED = {EQUAL: play_equal, DUE: play_due}  # without agents
 
 
-def run(key: str, how: str, world: OffersScenario, size: Size) -> Run:
-    """Live agents that decide in this way, or, for `DUE`, what arms are entitled to."""
-    least = SEEDS if size.full and how not in BASELINES else 0
+def run(key: str, how: str, world: OffersScenario, size: Size, *, judged: bool) -> Run:
+    """Live agents that decide in this way, or, for `DUE`, what arms are entitled to.
+
+    What no claim judges has as few seeds as other experiments.
+    """
+    least = SEEDS if size.full and judged else 0
     chosen = HOWS[EQUAL if how == DUE else how]
     return Run(key, world, chosen.algorithm, chosen.options, least, _PLAYED.get(how, play))
 
 
+def over_time(own: Outcome, alone: Outcome) -> Array:
+    """(seeds, members, points) fairness regret so far over that alone."""
+    return np.asarray(own.by_agent / alone.by_agent[: len(own.seeds)])
+
+
 def by_member(own: Outcome, alone: Outcome) -> Array:
     """(seeds, members) fairness regret at the end over that alone."""
-    return np.asarray(own.by_agent[:, :, -1] / alone.by_agent[: len(own.seeds), :, -1])
+    return over_time(own, alone)[:, :, -1]
 
 
 def over_alone(own: Outcome, alone: Outcome) -> tuple[Estimate, list[Estimate]]:
@@ -138,7 +145,7 @@ def draw(
     """
     for own, alone, how, suffix in shown:
         for i, axes in enumerate(panels):
-            values, label = own.by_agent[:, i] / alone.by_agent[:, i], HOWS[how].label + suffix
+            values, label = over_time(own, alone)[:, i], HOWS[how].label + suffix
             style = ":" if suffix else "-"
             axes.plot(own.rounds, values.mean(axis=0), color=HOWS[how].colour, ls=style, label=label)
             if not suffix:

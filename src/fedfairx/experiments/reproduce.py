@@ -8,26 +8,28 @@ OUT/report.html, report.md, scores.json
 
 from __future__ import annotations
 
+import contextlib
 import json
 import platform
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import msgspec
 
 from fedfairx.errors import MissingLibrary, ResultsError
 from fedfairx.experiments.datasets import missing
-from fedfairx.experiments.experiment import Experiment, Size
+from fedfairx.experiments.experiment import PAPER, Experiment, Size
 from fedfairx.experiments.provenance import SCHEMA, Provenance, provenance
 from fedfairx.experiments.registry import experiments
 from fedfairx.experiments.report.page import write_report
 from fedfairx.experiments.scores import Scores
 from fedfairx.experiments.sections import Ahead, Part, draw
+from fedfairx.experiments.sweep.job_order import Job
 from fedfairx.experiments.sweep.jobs import Swept, plan, sweep
 from fedfairx.experiments.sweep.partial_files import remove_stale, write_whole
 from fedfairx.experiments.sweep.progress import Progress, Quiet
@@ -119,8 +121,10 @@ def reproduce(
     ship: tuple[ModuleType, ...] = (),
     replace: bool = False,
 ) -> Reproduction:
-    """Run what is not stored yet, then draw figures and write the report.
+    """Run what is not stored yet, draw figures and write the report.
 
+    The paper's experiments come first. Whenever an experiment is complete, it is drawn, and the report is
+    written with it.
     Experiments whose libraries are not installed are left out, and a message says what to install.
     Experiments in the folder's report stay in it. If they are of another size or by other code, they can't,
     and the call is refused unless `replace` is set.
@@ -133,7 +137,8 @@ def reproduce(
     remove_stale(out)
     _tell(store, progress)
     wanted = [(experiment.name, run) for experiment in chosen for run in experiment.runs(size)]
-    jobs, reused = plan(wanted, size.seeds, store)
+    papers = [experiment.name for experiment in chosen if experiment.origin == PAPER]
+    jobs, reused = plan(wanted, size.seeds, store, first=papers)
     if reused:
         progress.say(f"{reused} results of {out} are used again; {len(jobs)} jobs are left")
     ids = {each.name: _ids(each, size, store.made_by) for each in chosen}
@@ -142,32 +147,50 @@ def reproduce(
         experiment = next(each for each in chosen if each.name == name)
         return draw(experiment, ids[name], size, store, out, progress)
 
-    ahead = Ahead(jobs, ids, lambda job: job.run.identity(store.made_by), part)
+    def write(swept: Swept, without: Collection[str], why: str) -> Mapping[str, Scores]:
+        """Write the manifest and the report of all experiments but some."""
+        manifest = Manifest(
+            runs={name: runs for name, runs in {**kept, **ids}.items() if name not in without},
+            size=size,
+            made_by=store.made_by,
+            engine=engine_name,
+            workers=(workers or cores()) if engine_name == "local" else 0,
+            jobs=swept.jobs,
+            reused=swept.reused,
+            sweep_seconds=swept.seconds,
+        )
+        manifest.write(out)
+        known, warning = _known(manifest, progress), f"{why}: {', '.join(without)}." if without else ""
+        return render(
+            known,
+            manifest=manifest,
+            store=store,
+            out=out,
+            progress=progress,
+            parts=ahead.parts,
+            warning=warning,
+        )
+
+    def stored(job: Job) -> None:
+        if ahead.stored(job):
+            so_far = Swept(len(jobs), reused, (), time.perf_counter() - began)
+            with contextlib.suppress(Exception):  # raised at the end, when all results are stored
+                write(so_far, ahead.pending, "These experiments still run, and this report will have them")
+                progress.say(f"{out / 'report.html'} has {', '.join(ahead.parts)}")
+
+    ahead = Ahead(jobs, part)
     if jobs:
         with engine(engine_name, workers, ship=ship) as executor:
             swept = sweep(
-                jobs, executor=executor, store=store, progress=progress, reused=reused, stored=ahead.stored
+                jobs, executor=executor, store=store, progress=progress, reused=reused, stored=stored
             )
     else:
         swept = Swept(0, reused, (), 0.0)
-    whole = {each.name: ids[each.name] for each in chosen if _is_whole(each, ids[each.name], size, store)}
-    manifest = Manifest(
-        runs={**kept, **whole},
-        size=size,
-        made_by=store.made_by,
-        engine=engine_name,
-        workers=(workers or cores()) if engine_name == "local" else 0,
-        jobs=swept.jobs,
-        reused=swept.reused,
-        sweep_seconds=swept.seconds,
-    )
-    manifest.write(out)
-    for experiment in chosen:
-        if experiment.name not in whole:
-            progress.say(f"{experiment.name} is left out of the report, because jobs failed")
-    known = _known(manifest, progress)
-    scores = render(known, manifest=manifest, store=store, out=out, progress=progress, ahead=ahead.parts)
-    _remove_figures(out, set(dropped) - set(manifest.runs))
+    failed = [each.name for each in chosen if not _is_whole(each, ids[each.name], size, store)]
+    for name in failed:
+        progress.say(f"{name} is left out of the report, because jobs failed")
+    scores = write(swept, failed, "These experiments are left out, because jobs failed")
+    _remove_figures(out, set(dropped) - ({*kept, *ids} - {*failed}))
     return Reproduction(out, swept, scores, time.perf_counter() - began)
 
 
@@ -196,31 +219,34 @@ def render(
     out: Path,
     progress: Progress,
     only: Sequence[str] = (),
-    ahead: Mapping[str, Part] = MappingProxyType({}),
+    parts: dict[str, Part] | None = None,
+    warning: str = "",
 ) -> Mapping[str, Scores]:
     """Figures, scores and the report of experiments whose results are all stored.
 
-    With `only`, the figures of others stay as they are on disk. What is drawn `ahead` is not drawn again.
+    With `only`, the figures of others stay as they are on disk. What is in `parts` is not drawn again, and
+    what is drawn is added to it. A `warning` opens the report.
     """
-    parts = []
+    drawn = {} if parts is None else parts
     for experiment in chosen:
-        asked = not only or experiment.name in only
+        asked, ids = not only or experiment.name in only, manifest.runs[experiment.name]
+        if experiment.name in drawn:
+            continue
         try:
-            ids, size = manifest.runs[experiment.name], manifest.size
-            found = ahead.get(experiment.name)
-            parts.append(found or draw(experiment, ids, size, store, out, progress, again=asked))
+            drawn[experiment.name] = draw(experiment, ids, manifest.size, store, out, progress, again=asked)
         except ResultsError as error:
             if asked:
                 raise
             progress.say(f"{experiment.name} is left out of the report: {error}")
+    shown = [drawn[experiment.name] for experiment in chosen if experiment.name in drawn]
     seconds = {
         manifest.runs[part.section.experiment.name][key]: outcome.seconds
-        for part in parts
+        for part in shown
         for key, outcome in part.outcomes.items()
     }
     facts = asdict(manifest) | {"compute_seconds": sum(seconds.values())}
-    sections = [part.section for part in parts]
-    write_report(out, sections, size=manifest.size, made_by=manifest.made_by, facts=facts)
+    sections = [part.section for part in shown]
+    write_report(out, sections, size=manifest.size, made_by=manifest.made_by, facts=facts, warning=warning)
     scores_by_name = {section.experiment.name: section.scores for section in sections}
     text = json.dumps({name: scores.to_dict() for name, scores in scores_by_name.items()}, indent=2)
     write_whole(out / "scores.json", text + "\n")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedfairx.errors import ResultsError
 from fedfairx.experiments.experiment import Experiment, Outcome, Outcomes, Size
-from fedfairx.experiments.report.figures import save
+from fedfairx.experiments.report.figures import save, write_note
 from fedfairx.experiments.report.markup import Drawn
 from fedfairx.experiments.report.page import Section
 from fedfairx.experiments.sweep.job_order import Job
@@ -52,6 +52,8 @@ def draw(
     scores, drawn = experiment.judge(outcomes, size), []
     with styled():
         for picture in experiment.plot(outcomes, size):
+            if experiment.reduced(size):
+                write_note(picture.figure, size.note)
             png, svg = (out / "figures" / f"{picture.name}.{kind}" for kind in ("png", "svg"))
             if again or not (png.is_file() and svg.is_file()):
                 png, svg = save(picture.figure, out / "figures", picture.name)
@@ -66,27 +68,22 @@ class Ahead:
     is drawn again, and the error is raised then.
     """
 
-    def __init__(
-        self,
-        jobs: Sequence[Job],
-        ids: Mapping[str, Mapping[str, str]],
-        identity: Callable[[Job], str],
-        part: Callable[[str], Part],
-    ) -> None:
-        """`ids` are those of each experiment's runs; `part` draws the experiment of a name."""
+    def __init__(self, jobs: Sequence[Job], draw: Callable[[str], Part]) -> None:
+        """`draw` draws the experiment of a name."""
         self.parts: dict[str, Part] = {}
-        self._identity, self._part = identity, part
-        self._jobs = Counter(identity(job) for job in jobs)  # still to do, of each run
-        self._missing = {name: set(runs.values()) & set(self._jobs) for name, runs in ids.items()}
+        self._draw = draw
+        self._missing = Counter(name for job in jobs for name in job.wanted_by)  # jobs of each experiment
 
-    def stored(self, job: Job) -> None:
-        identity = self._identity(job)
-        self._jobs[identity] -= 1
-        if self._jobs[identity] > 0:
-            return
-        for name, missing in self._missing.items():
-            if identity in missing:
-                missing.remove(identity)
-                if not missing:
-                    with contextlib.suppress(Exception):
-                        self.parts[name] = self._part(name)
+    @property
+    def pending(self) -> list[str]:
+        """Experiments whose results are not complete, or could not be drawn."""
+        return [name for name in self._missing if name not in self.parts]
+
+    def stored(self, job: Job) -> bool:
+        """Draw the experiments that have all their results now; say whether there is one."""
+        self._missing.subtract(job.wanted_by)
+        complete = [name for name in job.wanted_by if not self._missing[name]]
+        for name in complete:
+            with contextlib.suppress(Exception):
+                self.parts[name] = self._draw(name)
+        return any(name in self.parts for name in complete)

@@ -10,12 +10,13 @@ from typing import Any
 from fedfairx.agent.algorithms import algorithm as find_algorithm
 from fedfairx.agent.schedules import FigureGap
 from fedfairx.core.confidence import Confidence
-from fedfairx.experiments.experiment import DATA, Run, Size
+from fedfairx.experiments.experiment import DATA, Run, Size, glossary
 from fedfairx.simulation import Scenario
 
 AGENTS = 10  # Solanki et al., section 6.4
 EPSILON, DELTA = 2.0, 0.1  # the same; δ = 0.1 permits publishing a tenth of the records
 B0, FED, PRIV = "fairx-linucb", "fed-fairx-linucb", "priv-fairx-linucb"
+WORDS = glossary("the paper's rule", "B0", "Fed", "Priv")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedfairx.agent.algorithms import algorithms
 from fedfairx.experiments import FULL, QUICK, Size
-from fedfairx.experiments.report.figures import canvas, power, save
+from fedfairx.experiments.report.figures import canvas, power, save, write_note
 from fedfairx.privacy import mechanisms
 from fedfairx.util.figure_style import COLOURS, NAMES, end_labels, styled
 
@@ -28,7 +28,7 @@ def test_every_algorithm_and_mechanism_has_a_colour():
 @given(st.lists(st.floats(1, 100), min_size=1, max_size=6))
 def test_labels_never_overlap_and_keep_their_order(values):
     with styled():
-        _, (axes,) = canvas(FULL)
+        _, (axes,) = canvas()
         axes.set_ylim(0, 100)
         end_labels(axes, [(value, str(i), "k") for i, value in enumerate(values)])
     places = {text.get_text(): text.get_position()[1] for text in axes.texts}
@@ -53,7 +53,8 @@ def test_what_is_saved_is_what_savefig_would_save(tmp_path: Path) -> None:
     """Laid out and as large; `save` goes around it because it draws twice."""
 
     def figure():
-        made, panels = canvas(QUICK, panels=2)
+        made, panels = canvas(panels=2)
+        write_note(made, QUICK.note)
         for axes in panels:
             axes.plot([1, 2], [3_000, 40_000])
             axes.set_ylabel("a long name of what is measured")

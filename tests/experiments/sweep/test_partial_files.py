@@ -14,7 +14,6 @@ import pytest
 
 from experiment_helpers import outcome, small_run
 from fedfairx.errors import ResultsError
-from fedfairx.experiments import FULL
 from fedfairx.experiments.provenance import provenance
 from fedfairx.experiments.report.figures import canvas, save
 from fedfairx.experiments.sweep import partial_files
@@ -59,7 +58,7 @@ def test_an_interruption_leaves_nothing_half_written(tmp_path: Path, monkeypatch
 
 def test_a_full_disk_leaves_no_half_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with styled():
-        figure, _ = canvas(FULL)
+        figure, _ = canvas()
         save(figure, tmp_path / "figures", "f")
         before = (tmp_path / "figures" / "f.png").read_bytes()
         monkeypatch.setattr(os, "fsync", full)

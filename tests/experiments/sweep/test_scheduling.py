@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from fedfairx.agent.schedules import Geometric
 from fedfairx.experiments.experiment import Outcome, Run
 from fedfairx.experiments.sweep.job_order import COMPILING, Job, ordered
@@ -91,6 +93,25 @@ def test_kernels_are_compiled_apart_and_the_plainer_first() -> None:
     assert sum(each.effort for each in between) >= COMPILING > sum(each.effort for each in between[:-1])
     after = [each.effort for each in order[-12:]]
     assert after == sorted(after, reverse=True)
+
+
+def test_some_experiments_come_first_and_what_they_compile_is_not_compiled_again() -> None:
+    jobs = [
+        job("long", "b0", 16, "ours"),
+        job("longest", "fairx-bayes", 99, "ours"),
+        job("short", "b0", 1, "paper"),
+        job("shared", "b0", 2, "ours paper"),
+    ]
+    assert keys(ordered(jobs, first=["paper"])) == ["shared", "short", "longest", "long"]
+
+
+def test_live_agents_are_spread_among_others() -> None:
+    """Two of them at once would wait for each other, because Python runs one thread at a time."""
+    live = [job(f"live {i}", "b0", 1, "real") for i in range(3)]
+    live = [replace(each, run=replace(each.run, play=_play)) for each in live]
+    jobs = [*live, *(job(f"kernel {i}", "b0", 1) for i in range(30))]
+    places = [place for place, name in enumerate(keys(ordered(jobs))) if name.startswith("live")]
+    assert np.diff(places).min() >= 9
 
 
 def test_no_jobs_and_one_kernel_are_orders_too() -> None:

@@ -52,18 +52,19 @@ class Trend:
     marker: str = "o"
 
 
-def canvas(
-    size: Size, *, panels: int = 1, width: float = 7.2, height: float = 3.3
-) -> tuple[Figure, list[Axes]]:
-    """A figure with the note of a reduced size on it; to be used inside `styled`."""
+def canvas(*, panels: int = 1, width: float = 7.2, height: float = 3.3) -> tuple[Figure, list[Axes]]:
+    """A figure and its panels; to be used inside `styled`."""
     from matplotlib.figure import Figure as NewFigure
 
     figure = NewFigure(figsize=(width, height), layout="constrained")
     figure.get_layout_engine().set(wspace=0.05)  # type: ignore[union-attr,call-arg]
     axes = list(np.atleast_1d(figure.subplots(1, panels)))
-    if size.note:
-        figure.suptitle(size.note, fontsize=8, color="#B22222", x=0.995, ha="right")
     return figure, axes
+
+
+def write_note(figure: Figure, note: str) -> None:
+    """Write a note above a figure, such as that of a reduced size."""
+    figure.suptitle(note, fontsize=8, color="#B22222", x=0.995, ha="right")
 
 
 def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
@@ -287,9 +288,9 @@ def series_style(name: str) -> tuple[str, str]:
     return ("B0" if name == "b0" else NAMES[full]), COLOURS[full]
 
 
-def reward_panels(size: Size) -> tuple[Figure, Axes, Axes]:
+def reward_panels() -> tuple[Figure, Axes, Axes]:
     """A figure of reward regret: a panel for ours, which is signed, and one for the paper's."""
-    figure, (ours, printed) = canvas(size, panels=2)
+    figure, (ours, printed) = canvas(panels=2)
     ours.axhline(0, color="#333333", lw=0.7)
     ours.set_title("(a) ours: signed, against the fair policy")
     printed.set_title("(b) the paper's plotted “reward regret”")
@@ -305,7 +306,7 @@ def reward_rounds(
     where: str = "upper left",
 ) -> Picture:
     """Reward regret over rounds: our lines, and the paper's series."""
-    figure, ours, printed = reward_panels(size)
+    figure, ours, printed = reward_panels()
     end_labels(ours, draw_lines(ours, lines, REWARD))
     key(ours, paper=False, seeds=size.seeds, where=where)
     ends = _draw_paper(printed, name, series, size.horizon, lw=1.2)
@@ -316,7 +317,6 @@ def reward_rounds(
 
 def reward_trends(
     name: str,
-    size: Size,
     outcomes: Outcomes,
     xs: Sequence[float],
     trends: Iterable[Trend],
@@ -327,7 +327,7 @@ def reward_trends(
     ticks: Sequence[float],
 ) -> Picture:
     """Reward regret at T against a parameter: our trends, and the paper's series."""
-    figure, ours, printed = reward_panels(size)
+    figure, ours, printed = reward_panels()
     draw_trends(ours, outcomes, xs, trends, xlabel=xlabel, metric=REWARD, log_y=False)
     plain_log(printed.xaxis, ticks)
     ends = _draw_paper(printed, name, series, math.inf, lw=1.1, marker="D", ms=4, mfc="w")

@@ -9,20 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from fedfairx.agent.schedules import Determinant
-from fedfairx.experiments.experiment import DATA, Experiment, Size
+from fedfairx.experiments.experiment import DATA, OURS, OWN, PAPER, Experiment, Size, glossary
 from fedfairx.experiments.provenance import Provenance
 from fedfairx.experiments.report.markup import Document, Drawn, Html, Markdown
 from fedfairx.experiments.scores import CRITERION, Scores, Table, number
 from fedfairx.experiments.sweep.partial_files import write_whole
 from fedfairx.experiments.world import stored_calibration
 
-TITLE = "Fair, private, federated bandits: the paper's experiments, and ours"
 _TEXTS = json.loads((DATA / "report.json").read_text(encoding="utf-8"))
-# Tables that do not depend on results: the terms of the page, and where we differ from the paper and why.
-WORDS, OUT_OF_REACH, DEVIATIONS = (
+# Tables that do not depend on results: where we differ from the paper and why.
+OUT_OF_REACH, DEVIATIONS = (
     tuple(tuple(text.format(b1=Determinant()) for text in row) for row in _TEXTS[name])
-    for name in ("words", "out of reach", "deviations")
+    for name in ("out of reach", "deviations")
 )
+_EVERYWHERE = ("fair share", "fairness regret")  # words that every report needs
+_ORIGINS = {PAPER: "the paper's", OURS: "beyond the paper"}
 
 
 @dataclass(frozen=True)
@@ -35,33 +36,61 @@ class Section:
 
 
 def write_report(
-    out: Path, sections: Sequence[Section], *, size: Size, made_by: Provenance, facts: Mapping[str, Any]
+    out: Path,
+    sections: Sequence[Section],
+    *,
+    size: Size,
+    made_by: Provenance,
+    facts: Mapping[str, Any],
+    warning: str = "",
 ) -> None:
-    """Write OUT/report.html and OUT/report.md."""
-    for name, page in (("report.html", Html(TITLE)), ("report.md", Markdown(TITLE))):
-        if size.note:
+    """Write OUT/report.html and OUT/report.md. What is about the paper stands in them if its experiments do.
+
+    The deviations and the calibration are about ours as well.
+    """
+    origins, name = {section.experiment.origin for section in sections}, title(sections)
+    for file, page in (("report.html", Html(name)), ("report.md", Markdown(name))):
+        if warning:
+            page.warning(warning)
+        if any(section.experiment.reduced(size) for section in sections):
             page.warning(f"This is a {size.note}. Nothing here is judged against the paper.")
         _opening(page, sections)
         page.paragraph(_how(sections, size, made_by, facts))
         _summary(page, sections)
         for section in sections:
             _experiment(page, section)
-        page.heading("Where the paper's figures can't be had, and why")
-        page.table(Table("", ("figure", "why"), OUT_OF_REACH))
-        page.heading("Every deviation from the paper")
-        page.table(Table("", ("the paper", "what we do"), DEVIATIONS))
-        _calibration(page)
-        write_whole(out / name, page.text())
+        if PAPER in origins:
+            page.heading("Where the paper's figures can't be had, and why")
+            page.table(Table("", ("figure", "why"), OUT_OF_REACH))
+        if origins & {PAPER, OURS}:
+            page.heading("Every deviation from the paper")
+            page.table(Table("", ("the paper", "what we do"), DEVIATIONS))
+            _calibration(page)
+        write_whole(out / file, page.text())
+
+
+def title(sections: Sequence[Section]) -> str:
+    """The title of a report: whose experiments it has; of a user's own, their titles."""
+    origins = {section.experiment.origin for section in sections}
+    own = [section.experiment.title for section in sections if section.experiment.origin == OWN]
+    whose = {PAPER: "the paper's experiments", OURS: "our experiments"}
+    shown = [text for origin, text in whose.items() if origin in origins]
+    package = [f"Fair, private, federated bandits: {' and '.join(shown)}"] if shown else []
+    return "; ".join([*package, *own])
 
 
 def _opening(page: Document, sections: Sequence[Section]) -> None:
-    """Write the headline with its figure, and define the terms of the page."""
+    """Write the headline with its figure, and define the terms of what was run."""
     for section in sections:
         if section.scores.headline:
             page.heading("What was found")
             page.paragraph(section.scores.headline)
             page.figure(section.figures[0])
-    page.table(Table("", ("word", "meaning"), WORDS))
+    used = {word for section in sections for word in section.experiment.words}
+    words = glossary(*_EVERYWHERE, *used)
+    for section in sections:
+        words |= section.experiment.words
+    page.table(Table("", ("word", "meaning"), tuple(words.items())))
 
 
 def _how(sections: Sequence[Section], size: Size, made_by: Provenance, facts: Mapping[str, Any]) -> str:
@@ -108,8 +137,8 @@ def _summary(page: Document, sections: Sequence[Section]) -> None:
 
 def _experiment(page: Document, section: Section) -> None:
     experiment = section.experiment
-    origin = "the paper's" if experiment.paper else "beyond the paper"
-    page.heading(f"{experiment.name}: {experiment.title} ({origin})")
+    origin = f" ({_ORIGINS[experiment.origin]})" if experiment.origin in _ORIGINS else ""
+    page.heading(f"{experiment.name}: {experiment.title}{origin}")
     page.paragraph(experiment.question)
     for drawn in section.figures[1 if section.scores.headline else 0 :]:  # the first opens the report
         page.figure(drawn)

@@ -9,7 +9,16 @@ import numpy as np
 
 from fedfairx.experiments import paper_data
 from fedfairx.experiments import world as env
-from fedfairx.experiments.experiment import Experiment, Outcomes, Picture, Run, Size, over, regret_table
+from fedfairx.experiments.experiment import (
+    PAPER,
+    Experiment,
+    Outcomes,
+    Picture,
+    Run,
+    Size,
+    over,
+    regret_table,
+)
 from fedfairx.experiments.report import figures
 from fedfairx.experiments.scores import Ratio, Scores, claim_below, number
 from fedfairx.experiments.theory_bounds import bound_table, trivial
@@ -110,11 +119,11 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
         "panels.",
         "lower left",
     )
-    yield _growth(outcomes, size)
+    yield _growth(outcomes)
 
 
 def _fairness(outcomes: Outcomes, size: Size) -> Picture:
-    figure, panels = figures.canvas(size, panels=2)
+    figure, panels = figures.canvas(panels=2)
     ends = []
     for axes, title, names in (
         (panels[0], f"(a) {PRINTED}", ("b0", "fed", "priv")),
@@ -137,8 +146,8 @@ def _fairness(outcomes: Outcomes, size: Size) -> Picture:
     return Picture("exp1-fairness", caption, figure)
 
 
-def _growth(outcomes: Outcomes, size: Size) -> Picture:
-    figure, (axes,) = figures.canvas(size, width=5.2, height=3.4)
+def _growth(outcomes: Outcomes) -> Picture:
+    figure, (axes,) = figures.canvas(width=5.2, height=3.4)
     ends = []
     for name, series in SERIES.items():
         label, colour = figures.series_style(series)
@@ -165,4 +174,13 @@ def _growth(outcomes: Outcomes, size: Size) -> Picture:
 
 
 QUESTION = "Does sharing statistics lower fairness regret, and how much of the gain does privacy cost?"
-EXPERIMENT = Experiment("exp1", "Learning alone and together", QUESTION, runs, score, plot, paper=True)
+EXPERIMENT = Experiment(
+    "exp1",
+    "Learning alone and together",
+    QUESTION,
+    runs,
+    score,
+    plot,
+    origin=PAPER,
+    words=env.WORDS,
+)

@@ -8,7 +8,16 @@ from dataclasses import replace
 from fedfairx.agent.schedules import Determinant
 from fedfairx.experiments import paper_data
 from fedfairx.experiments import world as env
-from fedfairx.experiments.experiment import Experiment, Outcomes, Picture, Run, Size, over, regret_table
+from fedfairx.experiments.experiment import (
+    PAPER,
+    Experiment,
+    Outcomes,
+    Picture,
+    Run,
+    Size,
+    over,
+    regret_table,
+)
 from fedfairx.experiments.report import figures
 from fedfairx.experiments.scores import NEAR, Claim, Ratio, Scores, claim_below, holds
 
@@ -84,7 +93,7 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     ]
     plotted = figures.Line(outcomes["priv-plotted"], "Priv, dotted", style["priv"][1], dotted=True)
     released = [figures.Line(outcomes[f"{name}-released"], *style[name]) for name in ("priv", "b2")]
-    figure, panels = figures.canvas(size, panels=2)
+    figure, panels = figures.canvas(panels=2)
     ends = [figures.draw_lines(panels[0], [*fresh, plotted]), figures.draw_lines(panels[1], released)]
     panels[0].set_title("(a) own fresh data used, as in the paper")
     panels[1].set_title("(b) released data alone")
@@ -102,4 +111,13 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
 
 
 QUESTION = "Does the paper's schedule do better than a determinant trigger (B1) and doubling gaps (B2)?"
-EXPERIMENT = Experiment("exp2", "Communication protocols", QUESTION, runs, score, plot, paper=True)
+EXPERIMENT = Experiment(
+    "exp2",
+    "Communication protocols",
+    QUESTION,
+    runs,
+    score,
+    plot,
+    origin=PAPER,
+    words=env.WORDS,
+)

@@ -9,7 +9,16 @@ import numpy as np
 
 from fedfairx.experiments import paper_data
 from fedfairx.experiments import world as env
-from fedfairx.experiments.experiment import Experiment, Outcomes, Picture, Run, Size, over, regret_table
+from fedfairx.experiments.experiment import (
+    PAPER,
+    Experiment,
+    Outcomes,
+    Picture,
+    Run,
+    Size,
+    over,
+    regret_table,
+)
 from fedfairx.experiments.report import figures
 from fedfairx.experiments.scores import Claim, Ratio, Scores, Verdict, below, number
 
@@ -64,7 +73,7 @@ def score(outcomes: Outcomes, _: Size) -> Scores:
 
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     """Regret at T against m, with the line of perfect pooling."""
-    figure, (axes,) = figures.canvas(size, width=5.2, height=3.4)
+    figure, (axes,) = figures.canvas(width=5.2, height=3.4)
     start = float(outcomes[f"fed-{AGENTS[0]}"].final().mean())
     pooled = start * np.sqrt(AGENTS[0] / np.array(AGENTS))
     axes.plot(AGENTS, pooled, color="#999999", lw=0.9, ls="-.")
@@ -82,7 +91,6 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     )
     yield figures.reward_trends(
         "exp3",
-        size,
         outcomes,
         AGENTS,
         [figures.Trend(name + "-{:g}", *figures.series_style(series)) for name, series in ALGORITHMS.items()],
@@ -94,4 +102,13 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
 
 
 QUESTION = "How does regret fall as more agents join?"
-EXPERIMENT = Experiment("exp3", "The number of agents", QUESTION, runs, score, plot, paper=True)
+EXPERIMENT = Experiment(
+    "exp3",
+    "The number of agents",
+    QUESTION,
+    runs,
+    score,
+    plot,
+    origin=PAPER,
+    words=env.WORDS,
+)

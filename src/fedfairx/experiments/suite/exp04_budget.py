@@ -10,7 +10,17 @@ import numpy as np
 
 from fedfairx.experiments import paper_data
 from fedfairx.experiments import world as env
-from fedfairx.experiments.experiment import METRICS, Experiment, Outcomes, Picture, Run, Size, over, regret
+from fedfairx.experiments.experiment import (
+    METRICS,
+    PAPER,
+    Experiment,
+    Outcomes,
+    Picture,
+    Run,
+    Size,
+    over,
+    regret,
+)
 from fedfairx.experiments.report import figures
 from fedfairx.experiments.scores import Claim, Ratio, Scores, Table, Verdict, below, holds, number
 from fedfairx.util.figure_style import COLOURS
@@ -100,7 +110,7 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     )
     b0 = figures.Trend("b0", "B0 (alone)", COLOURS[env.B0], marker="")
     xlabel = "privacy budget ε (δ = 0.1)"
-    figure, (axes,) = figures.canvas(size, width=5.4, height=3.4)
+    figure, (axes,) = figures.canvas(width=5.4, height=3.4)
     figures.draw_trends(axes, outcomes, EPSILONS, [replace(ours, paper=curve), printed, b0], xlabel=xlabel)
     figures.title_trends(axes, size)
     yield Picture(
@@ -111,7 +121,6 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     )
     yield figures.reward_trends(
         "exp4",
-        size,
         outcomes,
         EPSILONS,
         [ours, b0],
@@ -124,4 +133,13 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
 
 
 QUESTION = "What does a smaller ε cost?"
-EXPERIMENT = Experiment("exp4", "The privacy budget", QUESTION, runs, score, plot, paper=True)
+EXPERIMENT = Experiment(
+    "exp4",
+    "The privacy budget",
+    QUESTION,
+    runs,
+    score,
+    plot,
+    origin=PAPER,
+    words=env.WORDS,
+)

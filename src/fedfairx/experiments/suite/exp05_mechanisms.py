@@ -8,7 +8,7 @@ from typing import Any
 
 from fedfairx.agent.schedules import Paper
 from fedfairx.experiments import world as env
-from fedfairx.experiments.experiment import Experiment, Outcomes, Picture, Run, Size, over, regret
+from fedfairx.experiments.experiment import OURS, Experiment, Outcomes, Picture, Run, Size, over, regret
 from fedfairx.experiments.report import figures
 from fedfairx.experiments.report.figures import power
 from fedfairx.experiments.scores import Claim, Scores, Table, claim_below, holds
@@ -111,9 +111,9 @@ def score(outcomes: Outcomes, _: Size) -> Scores:
     return Scores(claims=claims, tables=(by_mechanism, by_rule, refined))
 
 
-def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
+def plot(outcomes: Outcomes, _: Size) -> Iterator[Picture]:
     """Mechanisms as marks by δ; rules as trends in ε by δ."""
-    figure, (axes,) = figures.canvas(size, width=5.6, height=3.4)
+    figure, (axes,) = figures.canvas(width=5.6, height=3.4)
     for i, name in enumerate(mechanisms()):
         for delta, place in zip(DELTAS, (i - 0.12, i + 0.12), strict=True):
             values, filled = outcomes[f"{name}@{delta:g}"].final(), delta == DELTAS[0]
@@ -137,7 +137,7 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
         figure,
     )
 
-    figure, panels = figures.canvas(size, panels=2)
+    figure, panels = figures.canvas(panels=2)
     for axes, delta in zip(panels, DELTAS, strict=True):
         trends = [figures.Trend(f"{rule}@{{:g}},{delta:g}", rule, COLOURS[rule]) for rule in RULES]
         trends.append(figures.Trend("b0", "B0 (alone)", COLOURS[env.B0], marker=""))
@@ -153,4 +153,13 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
 
 
 QUESTION = "How much of the cost of privacy is the mechanism's, and can joining hurt?"
-EXPERIMENT = Experiment("exp5", "Mechanisms and rules at equal (ε, δ)", QUESTION, runs, score, plot)
+EXPERIMENT = Experiment(
+    "exp5",
+    "Mechanisms and rules at equal (ε, δ)",
+    QUESTION,
+    runs,
+    score,
+    plot,
+    origin=OURS,
+    words=env.WORDS,
+)

@@ -11,7 +11,7 @@ import numpy as np
 from fedfairx.agent.algorithms import Algorithm, algorithm
 from fedfairx.agent.schedules import Paper
 from fedfairx.core.merit import Exponential
-from fedfairx.experiments.experiment import Experiment, Outcomes, Picture, Run, Size, regret
+from fedfairx.experiments.experiment import OURS, Experiment, Outcomes, Picture, Run, Size, glossary, regret
 from fedfairx.experiments.report import figures
 from fedfairx.experiments.scores import Claim, Scores, Table, estimate, holds, number
 from fedfairx.experiments.suite.exp09_worlds import (
@@ -124,7 +124,7 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
 
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     """Share over fair share by rank, alone and together; fairness regret."""
-    figure, panels = figures.canvas(size, panels=3, width=10.4, height=3.7)
+    figure, panels = figures.canvas(panels=3, width=10.4, height=3.7)
     for axes, how, letter in zip(panels, HOWS, "ab", strict=False):
         _by_rank(axes, {name: over_fair(outcomes, size, name, how) for name in POLICIES})
         axes.set_title(f"({letter}) who is shown, agents learn {HOWS[how]}")
@@ -174,4 +174,13 @@ QUESTION = (
     "Of arms that stay, who is starved of exposure by winner-takes-all and by optimism, and does a "
     "minimum share mend it?"
 )
-EXPERIMENT = Experiment("exp6", "Starvation", QUESTION, runs, score, plot)
+EXPERIMENT = Experiment(
+    "exp6",
+    "Starvation",
+    QUESTION,
+    runs,
+    score,
+    plot,
+    origin=OURS,
+    words=glossary("the paper's rule", "expected merit"),
+)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from fedfairx.agent.schedules import SCHEDULES, Paper, Schedule
 from fedfairx.experiments import world as env
-from fedfairx.experiments.experiment import Experiment, Outcomes, Picture, Run, Size, regret
+from fedfairx.experiments.experiment import OURS, Experiment, Outcomes, Picture, Run, Size, regret
 from fedfairx.experiments.report import figures
 from fedfairx.experiments.scores import Claim, Scores, Table, holds, number
 from fedfairx.util.figure_style import COLOURS
@@ -82,7 +82,7 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     """A row for each schedule, in the order of releases: Fed's regret and Priv's."""
     ordered = by_releases(outcomes, size)
-    figure, (axes,) = figures.canvas(size, width=6.4, height=0.3 * len(ordered) + 1.3)
+    figure, (axes,) = figures.canvas(width=6.4, height=0.3 * len(ordered) + 1.3)
     for row, name in enumerate(ordered):
         for kind, algorithm in KINDS.items():
             values, private = outcomes[f"{kind}, {name}"].final(), (kind, name) != ("priv", "determinant")
@@ -107,4 +107,13 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
 
 
 QUESTION = "How many releases does the gain of learning together need?"
-EXPERIMENT = Experiment("exp7", "Communication", QUESTION, runs, score, plot)
+EXPERIMENT = Experiment(
+    "exp7",
+    "Communication",
+    QUESTION,
+    runs,
+    score,
+    plot,
+    origin=OURS,
+    words=env.WORDS,
+)

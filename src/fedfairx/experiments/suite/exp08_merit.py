@@ -8,7 +8,7 @@ import numpy as np
 
 from fedfairx.core.merit import Exponential
 from fedfairx.experiments import world as env
-from fedfairx.experiments.experiment import Experiment, Outcomes, Picture, Run, Size, over, regret
+from fedfairx.experiments.experiment import OURS, Experiment, Outcomes, Picture, Run, Size, over, regret
 from fedfairx.experiments.report import figures
 from fedfairx.experiments.scores import Scores, Table, claim_below, ratio
 from fedfairx.util.arrays import Array
@@ -61,9 +61,9 @@ def score(outcomes: Outcomes, _: Size) -> Scores:
     return Scores(claims=(claim,), tables=(table,))
 
 
-def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
+def plot(outcomes: Outcomes, _: Size) -> Iterator[Picture]:
     """Regret against steepness; the mixed federation beside federations of one kind."""
-    figure, (steep, mixed) = figures.canvas(size, panels=2)
+    figure, (steep, mixed) = figures.canvas(panels=2)
     trends = [
         figures.Trend(name + ", {:g}", LABELS[name], COLOURS[full]) for name, full in ALGORITHMS.items()
     ]
@@ -87,4 +87,13 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
 
 
 QUESTION = "How does regret depend on the steepness of merit, and may agents differ in it?"
-EXPERIMENT = Experiment("exp8", "Merit", QUESTION, runs, score, plot)
+EXPERIMENT = Experiment(
+    "exp8",
+    "Merit",
+    QUESTION,
+    runs,
+    score,
+    plot,
+    origin=OURS,
+    words=env.WORDS,
+)

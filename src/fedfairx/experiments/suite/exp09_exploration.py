@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedfairx.experiments import world as env
-from fedfairx.experiments.experiment import METRICS, Experiment, Outcomes, Picture, Run, Size, over, regret
+from fedfairx.experiments.experiment import (
+    METRICS,
+    OURS,
+    Experiment,
+    Outcomes,
+    Picture,
+    Run,
+    Size,
+    glossary,
+    over,
+    regret,
+)
 from fedfairx.experiments.report import figures
 from fedfairx.experiments.report.figures import power
 from fedfairx.experiments.scores import (
@@ -59,7 +70,8 @@ def paper_runs(size: Size) -> Iterator[Run]:
     for rule, how in product((PAPER, MERIT), HOWS):
         given = (env.options() if rule == PAPER else {}) | (private if how == "priv" else {})
         algorithm = worlds.algorithm_of(rule, how)
-        yield Run(key("paper", rule, how), env.scenario(size), algorithm, given, worlds.least_seeds(size))
+        least = worlds.least_seeds(size, worlds.FEWER)
+        yield Run(key("paper", rule, how), env.scenario(size), algorithm, given, least)
 
 
 def against(outcomes: Outcomes, world: str, how: str, rule: str = MERIT, other: str = PAPER) -> Estimate:
@@ -242,15 +254,15 @@ def _weakest_table(outcomes: Outcomes) -> Table:
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     """The summary, which the report shows first; rules by world; the weakest arm; late rewards; joining."""
     yield summary_figure(outcomes, size)
-    yield worlds_figure(outcomes, size)
-    yield weakest_figure(outcomes, size)
-    yield late_figure(outcomes, size)
+    yield worlds_figure(outcomes)
+    yield weakest_figure(outcomes)
+    yield late_figure(outcomes)
     yield joining_figure(outcomes, size)
 
 
 def summary_figure(outcomes: Outcomes, size: Size) -> Picture:
     """Fairness regret of the two rules; the weakest arm's share over time."""
-    figure, (bars, share) = figures.canvas(size, panels=2, width=7.8, height=3.4)
+    figure, (bars, share) = figures.canvas(panels=2, width=7.8, height=3.4)
     ends = []
     for rule, side in ((PAPER, -0.19), (MERIT, 0.19)):
         label, colour = RULES[rule].label.partition(",")[0], RULES[rule].colour
@@ -294,9 +306,9 @@ def _finish(axes: Axes, ends: Sequence[End]) -> None:
     figures.end_labels(axes, ends, gap=0.1)
 
 
-def worlds_figure(outcomes: Outcomes, size: Size) -> Picture:
+def worlds_figure(outcomes: Outcomes) -> Picture:
     """Every rule's fairness regret over the paper's rule at half its radius, by world."""
-    figure, panels = figures.canvas(size, panels=len(HOWS), width=9.6, height=5.0)
+    figure, panels = figures.canvas(panels=len(HOWS), width=9.6, height=5.0)
     places = np.arange(len(WORLDS))[::-1]
     for axes, (how, text) in zip(panels, HOWS.items(), strict=True):
         rules = [rule for rule in rules_of(how) if rule != PAPER]
@@ -324,9 +336,9 @@ def worlds_figure(outcomes: Outcomes, size: Size) -> Picture:
     )
 
 
-def weakest_figure(outcomes: Outcomes, size: Size) -> Picture:
+def weakest_figure(outcomes: Outcomes) -> Picture:
     """All rules among eight arms that stay: on the mean over seeds, and in the unluckiest seed."""
-    figure, (mean, least) = figures.canvas(size, panels=2, width=8.2, height=3.6)
+    figure, (mean, least) = figures.canvas(panels=2, width=8.2, height=3.6)
     ends = []
     for name, rule in RULES.items():
         outcome = outcomes[key(ONE_HOT, name, "alone")]
@@ -442,7 +454,7 @@ def _pays(outcomes: Outcomes, size: Size) -> str:
 def joining_figure(outcomes: Outcomes, size: Size) -> Picture:
     """The ratio to learning alone over time by ε, and at the short horizon by ε and number of agents."""
     short, long = horizons(size)[0], size.horizon
-    figure, (time, crowd) = figures.canvas(size, panels=2, width=7.6)
+    figure, (time, crowd) = figures.canvas(panels=2, width=7.6)
     alone = outcomes[alone_key(long)]
     ends = [
         figures.draw_curve(time, alone.rounds, curve, f"ε = {epsilon:g}", EPSILONS[epsilon])
@@ -481,4 +493,13 @@ QUESTION = (
     f"{len(WORLDS)} worlds, {worlds.SEEDS} seeds each at full size; where rewards are late, newcomers join "
     "or one action never answers; and when joining a private federation pays."
 )
-EXPERIMENT = Experiment("exp9", "How to explore fairly", QUESTION, runs, score, plot)
+EXPERIMENT = Experiment(
+    "exp9",
+    "How to explore fairly",
+    QUESTION,
+    runs,
+    score,
+    plot,
+    origin=OURS,
+    words=glossary("the paper's rule", "expected merit"),
+)

@@ -195,9 +195,9 @@ def _silent_table(outcomes: Outcomes) -> Table:
     )
 
 
-def late_figure(outcomes: Outcomes, size: Size) -> Picture:
+def late_figure(outcomes: Outcomes) -> Picture:
     """Regret of every rule over that of expected merit by world; the silent action's share over time."""
-    figure, (worlds, share) = figures.canvas(size, panels=2, width=9.6, height=5.0)
+    figure, (worlds, share) = figures.canvas(panels=2, width=9.6, height=5.0)
     rows = [(kind, delay) for kind in KINDS if kind != SILENT for delay in DELAYS]
     gaps = np.repeat(np.arange(len(rows) // len(DELAYS)), len(DELAYS)) * 0.6
     places = -(np.arange(len(rows)) + gaps)

@@ -15,7 +15,7 @@ from fedfairx.experiments import world as env
 from fedfairx.experiments.experiment import Run, Size
 from fedfairx.simulation import Scenario
 
-SEEDS = 20  # at full size
+SEEDS, FEWER = 20, 10  # at full size; of rules that no claim judges
 HOWS = {
     "alone": "alone",
     "fed": "together",
@@ -43,6 +43,7 @@ RULES = {
     MERIT: Rule("expected merit", "#1B7837", "expected-merit"),
 }
 _NAMED = {OPTIMISM: "fairx-linucb", "thompson": "fairx-lints", "expected-merit": "fairx-bayes"}
+JUDGED = (PAPER, GREEDY, MERIT)  # by claims in every world; the others among arms without features alone
 # Both leave an agent its own fresh data, and both have the paper's narrower guarantee (Definition 2).
 DECIDE_FROM = {PAPER: "released+local", MERIT: "own+released"}
 
@@ -111,9 +112,9 @@ def rules_of(how: str) -> tuple[str, ...]:
     return tuple(DECIDE_FROM) if how == "priv" else tuple(RULES)
 
 
-def least_seeds(size: Size) -> int:
-    """Twenty seeds at full size, as few as asked for at a reduced one."""
-    return SEEDS if size.full else 0
+def least_seeds(size: Size, seeds: int = SEEDS) -> int:
+    """Twenty seeds at full size, or as many; as few as asked for at a reduced one."""
+    return seeds if size.full else 0
 
 
 def world_run(name: str, rule: str, how: str, size: Size) -> Run:
@@ -122,8 +123,9 @@ def world_run(name: str, rule: str, how: str, size: Size) -> Run:
     given = world.options(rule, size)
     if how == "priv":
         given |= {"epsilon": env.EPSILON, "delta": env.DELTA, "decide_from": DECIDE_FROM[rule]}
-    named, scenario = key(name, rule, how), world.scenario(size, how)
-    return Run(named, scenario, algorithm_of(rule, how), given, least_seeds(size))
+    judged = rule in JUDGED or (name, how) == (ONE_HOT, "alone")
+    seeds = least_seeds(size, SEEDS if judged else FEWER)
+    return Run(key(name, rule, how), world.scenario(size, how), algorithm_of(rule, how), given, seeds)
 
 
 def world_runs(size: Size) -> tuple[Run, ...]:

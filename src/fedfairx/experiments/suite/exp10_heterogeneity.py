@@ -7,7 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from fedfairx.experiments import world as env
-from fedfairx.experiments.experiment import Experiment, Outcomes, Picture, Run, Size, over, regret
+from fedfairx.experiments.experiment import (
+    OURS,
+    Experiment,
+    Outcomes,
+    Picture,
+    Run,
+    Size,
+    glossary,
+    over,
+    regret,
+)
 from fedfairx.experiments.report import figures
 from fedfairx.experiments.scores import Claim, Estimate, Scores, Table, claim_below, holds
 from fedfairx.util.figure_style import COLOURS
@@ -97,9 +107,9 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
     return Scores(claims=claims, tables=(table,))
 
 
-def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
+def plot(outcomes: Outcomes, _size: Size) -> Iterator[Picture]:
     """Regret against distance; the first place is no distance at all."""
-    figure, (axes,) = figures.canvas(size, width=6.4, height=3.6)
+    figure, (axes,) = figures.canvas(width=6.4, height=3.6)
     ends, places = [], range(len(DISTANCES))
     for how, (_, _, label, colour) in HOWS.items():
         values = [outcomes[f"{how}, {distance:g}"].final() for distance in DISTANCES]
@@ -119,4 +129,13 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
 
 
 QUESTION = "Does joining still not hurt where members' θ are not the same?"
-EXPERIMENT = Experiment("exp10", "Partners who differ", QUESTION, runs, score, plot)
+EXPERIMENT = Experiment(
+    "exp10",
+    "Partners who differ",
+    QUESTION,
+    runs,
+    score,
+    plot,
+    origin=OURS,
+    words=glossary("expected merit"),
+)

