@@ -12,7 +12,8 @@ import pytest
 from fedfairx.experiments import paper_data
 from fedfairx.experiments import world as environment
 from fedfairx.experiments.calibrate import Settings, Trial, calibrate, choose, distance, write
-from fedfairx.experiments.experiment import FAIRNESS, FULL
+from fedfairx.experiments.experiment import FULL
+from fedfairx.experiments.outcomes import FAIRNESS
 from fedfairx.experiments.provenance import SCHEMA
 
 

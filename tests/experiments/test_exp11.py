@@ -23,6 +23,7 @@ from fedfairx.experiments.suite.exp11_agents import (
 )
 from fedfairx.experiments.suite.exp11_slots import (
     BEST,
+    EXPERIMENT,
     MERIT,
     ORDERED,
     POLICIES,
@@ -32,7 +33,6 @@ from fedfairx.experiments.suite.exp11_slots import (
     key,
     over_due,
     runs,
-    score,
 )
 from fedfairx.util.arrays import Array
 
@@ -151,7 +151,9 @@ def made_up(**changes: float) -> dict[str, Outcome]:
 
 
 def verdicts(outcomes: dict[str, Outcome]) -> dict[str, tuple[str, str]]:
-    return {claim.statement: (claim.verdict, claim.found) for claim in score(outcomes, FULL).claims}
+    return {
+        claim.statement: (claim.verdict, claim.found) for claim in EXPERIMENT.score(outcomes, FULL).claims
+    }
 
 
 def test_good_results_hold():

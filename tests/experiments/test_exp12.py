@@ -12,6 +12,7 @@ from fedfairx.experiments.suite.exp12_secure import (
     ALONE,
     BEST,
     EPSILONS,
+    EXPERIMENT,
     HOWS,
     MEMBERS,
     SEEDS,
@@ -23,7 +24,6 @@ from fedfairx.experiments.suite.exp12_secure import (
     by_epsilon,
     by_members,
     runs,
-    score,
     settings,
 )
 
@@ -101,12 +101,12 @@ GOOD = {BEST: 0.5, STRICT_SECURE: 0.6}
     ],
 )
 def test_each_bar_is_judged(changes: dict[str, float], broken: int | None) -> None:
-    verdicts = [claim.verdict for claim in score(outcomes({**GOOD, **changes}), FULL).claims]
+    verdicts = [claim.verdict for claim in EXPERIMENT.score(outcomes({**GOOD, **changes}), FULL).claims]
     assert verdicts == ["does not hold" if i == broken else "holds" for i in range(5)]
 
 
 def test_its_tables_have_every_place() -> None:
-    scores = score(outcomes(GOOD), FULL)
+    scores = EXPERIMENT.score(outcomes(GOOD), FULL)
     by_short, by_long, members, distances = scores.tables
     assert [row[0] for row in by_short.rows] == ["0.5", "1", "2", "4", "8"]
     assert [row[0] for row in by_long.rows] == ["2"]

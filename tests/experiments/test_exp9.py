@@ -100,7 +100,7 @@ def made_up(**regrets: float) -> dict[str, Outcome]:
 def verdicts(outcomes: dict[str, Outcome]) -> dict[str, tuple[str, str]]:
     return {
         claim.statement: (claim.verdict, claim.found)
-        for claim in exp09_exploration.score(outcomes, FULL).claims
+        for claim in exp09_exploration.EXPERIMENT.score(outcomes, FULL).claims
     }
 
 
@@ -183,7 +183,7 @@ def test_from_when_on_joining_pays():
     outcomes = made_up()
     joined = outcomes[exp09_exploration.joined_key(100_000, 1.0, 1e-6)]
     joined.fairness_regret[:, 50:] *= 0.8
-    (note,) = exp09_exploration.joining_scores(outcomes, FULL).notes
+    note = exp09_exploration.EXPERIMENT.score(outcomes, FULL).notes[1]
     assert "ε = 1: round 10 200" in note
     assert "ε = 2: not by then" in note
     assert "at round 200 the regret so far is 1.00, 1.00, 1.00, 1.00 times" in note
@@ -191,10 +191,10 @@ def test_from_when_on_joining_pays():
 
 def test_where_the_estimate_alone_would_not_do():
     outcomes = made_up(**{key(world, "greedy", how): 1.0 for world in WORLDS for how in HOWS})
-    assert exp09_exploration.score(outcomes, FULL).notes[0].endswith("excludes 1 in: no world.")
+    assert exp09_exploration.EXPERIMENT.score(outcomes, FULL).notes[0].endswith("excludes 1 in: no world.")
     outcomes = made_up(
         **{key(world, "greedy", how): 1.0 for world in WORLDS if world != ONE_HOT for how in HOWS}
     )
-    note = exp09_exploration.score(outcomes, FULL).notes[0]
+    note = exp09_exploration.EXPERIMENT.score(outcomes, FULL).notes[0]
     assert note.count(WORLDS[ONE_HOT].label) == 2
     assert note.count(";") == 2

@@ -9,21 +9,21 @@ import pytest
 from fedfairx import Federation
 from fedfairx.experiments import FULL, SMOKE, Outcome
 from fedfairx.experiments.datasets import missing
-from fedfairx.experiments.joining import ALONE, DIFFER, HOWS, PRIVATE_DIFFER, by_member
+from fedfairx.experiments.joining import ALONE, DIFFER, HOWS, PRIVATE_DIFFER, by_member, key
 from fedfairx.experiments.offers import OffersScenario, asked, shares
 from fedfairx.experiments.suite import flights
 from fedfairx.experiments.suite.flights import (
     AIRPORTS,
     CHOSEN,
-    CONFIRMED,
+    EXPERIMENT,
     JANUARY,
     NUMBERS,
+    YEARS,
     contexts,
     earlier,
-    january_regret,
-    key,
+    january,
+    least_in_january,
     offers,
-    score,
 )
 from fedfairx.util.arrays import Array
 
@@ -131,37 +131,37 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> dict[str, Outcome]:
     flown = offers(year())
     monkeypatch.setattr(flights, "evaluated", lambda _year, _size: OffersScenario.of(flown, 10))
     alone = np.array([100.0, 200.0, 300.0])
-    found = {key(2023, how): outcome(alone, seeds=5 if "paper" in how else 10) for how in (*HOWS, "due")}
-    found |= {key(2013, how): outcome(alone) for how in CONFIRMED}
-    found |= {key(which, DIFFER): outcome(0.8 * alone) for which in (2023, 2013)}
-    return found | {f"January: {name}": outcome(alone, 5.0 if name == CHOSEN else 6.0) for name in NUMBERS}
+    found = {key("2023", how): outcome(alone, seeds=5 if "paper" in how else 10) for how in (*HOWS, "due")}
+    found |= {key("2013", how): outcome(alone) for how in YEARS["2013"]}
+    found |= {key(which, DIFFER): outcome(0.8 * alone) for which in YEARS}
+    return found | {january(name): outcome(alone, 5.0 if name == CHOSEN else 6.0) for name in NUMBERS}
 
 
 def verdicts(outcomes: dict[str, Outcome]) -> list[str]:
-    return [claim.verdict for claim in score(outcomes, FULL).claims]
+    return [claim.verdict for claim in EXPERIMENT.score(outcomes, FULL).claims]
 
 
 def test_claims_say_what_is_true(made_up: dict[str, Outcome]):
     alone = np.array([100.0, 200.0, 300.0])
     assert verdicts(made_up) == ["holds", "holds", "holds", "holds", "holds", "undecided"]
-    worse = made_up | {key(2023, DIFFER): outcome(alone * [0.8, 0.8, 1.06])}  # on the mean they gain
+    worse = made_up | {key("2023", DIFFER): outcome(alone * [0.8, 0.8, 1.06])}  # on the mean they gain
     assert verdicts(worse)[:4] == ["holds", "does not hold", "holds", "holds"]
-    no_gain = made_up | {key(2013, DIFFER): outcome(0.95 * alone)}
+    no_gain = made_up | {key("2013", DIFFER): outcome(0.95 * alone)}
     assert verdicts(no_gain)[:4] == ["holds", "holds", "does not hold", "holds"]
-    hurt = made_up | {key(2023, PRIVATE_DIFFER): outcome(1.2 * alone)}
+    hurt = made_up | {key("2023", PRIVATE_DIFFER): outcome(1.2 * alone)}
     assert verdicts(hurt)[4:] == ["does not hold", "does not hold"]
 
 
 def test_ratios_are_of_the_same_seeds(made_up: dict[str, Outcome]):
-    few = by_member(made_up[key(2023, "paper")], made_up[key(2023, ALONE)])
+    few = by_member(made_up[key("2023", "paper")], made_up[key("2023", ALONE)])
     np.testing.assert_allclose(few, np.ones((5, 3)))
 
 
 def test_the_tables_name_what_january_chose(made_up: dict[str, Outcome]):
-    _, _, january, carriers = score(made_up, FULL).tables
-    assert january.note.startswith(f"The least: {NUMBERS[CHOSEN]}.")
-    other = made_up | {"January: both": outcome(np.ones(3), 1.0)}
-    assert score(other, FULL).tables[2].note.startswith(f"The least: {NUMBERS['both']}.")
+    _, _, chosen, carriers = EXPERIMENT.score(made_up, FULL).tables
+    assert chosen.note.startswith(f"The least: {NUMBERS[CHOSEN]}.")
+    other = made_up | {january("both"): outcome(np.ones(3), 1.0)}
+    assert EXPERIMENT.score(other, FULL).tables[2].note.startswith(f"The least: {NUMBERS['both']}.")
     assert [row[:2] for row in carriers.rows] == [(name, "25.0 %") for name in ("AA", "B6", "DL", "UA")]
 
 
@@ -170,5 +170,4 @@ def test_the_tables_name_what_january_chose(made_up: dict[str, Outcome]):
 def test_january_chose_the_numbers_that_are_used():
     runs = {run.key: run for run in flights.runs(SMOKE) if run.key.startswith("January")}  # of any size
     outcomes = {name: run.play(run, range(10)) for name, run in runs.items() if run.play is not None}
-    found = january_regret(outcomes)
-    assert min(found, key=lambda name: found[name].mean()) == CHOSEN
+    assert least_in_january(outcomes) == CHOSEN

@@ -9,8 +9,9 @@ import pytest
 
 from fedfairx.errors import InvalidInput
 from fedfairx.experiments import QUICK, Outcome, paper_data
-from fedfairx.experiments.experiment import FAIRNESS, FULL, METRICS, REWARD
+from fedfairx.experiments.experiment import FULL
 from fedfairx.experiments.offers import OffersScenario
+from fedfairx.experiments.outcomes import FAIRNESS, METRICS, REWARD
 from fedfairx.experiments.registry import experiments
 from fedfairx.simulation import Scenario
 
@@ -99,7 +100,7 @@ def test_claims_are_judged_at_full_size_alone():
     for size, judged in ((FULL, True), (QUICK, False)):
         outcomes = flat_outcomes(size)
         for name, experiment in experiments().items():
-            for claim in experiment.judge(outcomes[name], size).claims:
+            for claim in experiment.score(outcomes[name], size).claims:
                 assert (claim.verdict != "not judged") is judged
 
 

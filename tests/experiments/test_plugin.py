@@ -42,12 +42,12 @@ def test_the_documented_plug_in_runs(tmp_path: Path):
 
 
 OWN = """
-from fedfairx.experiments import Claim
+from fedfairx.experiments import Bar, Hypothesis
 
-def score(outcomes, size):
-    return Scores(claims=(Claim("sharing pays", "by a coin", "heads", "holds"),))
+def contents(size):
+    return Contents(claims=(Hypothesis("heads", "by a coin", (Bar({"": lambda _: 1.0}, low=0.5),), "heads"),))
 
-ALSO = Experiment("also", "Also mine", "Really?", runs, score, plot, words={"coin": "a fair one"})
+ALSO = Experiment("also", "Also mine", "Really?", runs, contents, plot, words={"coin": "a fair one"})
 """
 
 
@@ -61,7 +61,7 @@ def test_a_report_of_ones_own_experiments_is_about_these_alone(tmp_path: Path):
     assert page.startswith("# Mine; Also mine\n")
     for line in (
         "| coin | a fair one |",
-        "| also | sharing pays | holds | heads | by a coin |",
+        "| also | heads | holds | heads | by a coin |",
         "## also: Also mine",
     ):
         assert line in page

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 from experiment_helpers import outcome
 from fedfairx.experiments import FULL, Experiment, Outcome
+from fedfairx.experiments.contents import Bar, over
 from fedfairx.experiments.datasets import missing
-from fedfairx.experiments.experiment import Outcomes, over
 from fedfairx.experiments.offers import OffersScenario
+from fedfairx.experiments.outcomes import Outcomes
 from fedfairx.experiments.registry import experiments
 from fedfairx.experiments.scores import (
     Claim,
     Estimate,
     Ratio,
     Scores,
-    below,
     estimate,
     half_width,
     number,
@@ -48,7 +49,7 @@ def test_a_ratio_is_paired():
 
 def test_runs_of_fewer_seeds_are_compared_by_those_that_both_have():
     many, few = outcome(range(4)), outcome(range(2), scale=2.0)
-    found = over({"few": few, "many": many}, "few", "many")
+    found = over("few", "many")({"few": few, "many": many})
     assert found == ratio(few.final(), many.final()[:2])
 
 
@@ -69,8 +70,8 @@ def test_a_reduced_size_is_not_judged():
 @pytest.mark.parametrize(
     ("low", "high", "verdict"), [(0.2, 0.9, "holds"), (1.1, 1.2, "does not hold"), (0.9, 1.1, "undecided")]
 )
-def test_below(low, high, verdict):
-    assert below(Estimate((low + high) / 2, low, high), 1.0) == verdict
+def test_an_interval_below_a_limit(low, high, verdict):
+    assert below(Estimate((low + high) / 2, low, high)) == verdict
 
 
 def test_numbers_for_people():
@@ -90,12 +91,15 @@ def test_scores_as_json_have_no_nan():
 
 
 def unsure(experiment: Experiment) -> Outcomes:
-    """Outcomes at the paper's size whose seeds differ far more than its runs: nothing follows from them."""
+    """Outcomes at the paper's size whose seeds differ far more than its runs: nothing follows from them.
+
+    All runs have the same regrets, each in an order of its own, so that on average none is better.
+    """
     generator = np.random.default_rng(0)
     seeds = np.arange(FULL.seeds)
     made = {}
     for run in experiment.runs(FULL):
-        final = 1_000.0 * np.exp(generator.normal(0.0, 1.0, FULL.seeds))
+        final = 1_000.0 * np.exp(generator.permutation(np.linspace(-2.0, 2.0, FULL.seeds)))
         world = run.scenario
         arms = len(world.offers.names) if isinstance(world, OffersScenario) else world.arms
         made[run.key] = Outcome(
@@ -145,9 +149,37 @@ def test_every_claim_that_speaks_of_an_interval_is_listed():
         assert sum("interval" in criterion for criterion in criteria) == listed.get(name, 0)
 
 
+def below(*found: Estimate, **limits: Any) -> str:
+    """The verdict on these being below 1 by their intervals, or on other limits."""
+    bar = Bar(
+        {str(i): lambda _, each=each: each for i, each in enumerate(found)},
+        **{"high": 1.0, "by": "interval"} | limits,
+    )
+    return bar.verdict({})
+
+
+LOW, HIGH, WIDE = Estimate(0.5, 0.4, 0.6), Estimate(1.5, 1.4, 1.6), Estimate(1.0, 0.8, 1.2)
+
+
+def test_of_several_the_worst_decides():
+    assert below(LOW, LOW) == "holds"
+    assert below(LOW, WIDE) == "undecided"
+    assert below(WIDE, HIGH, LOW) == "does not hold"
+
+
+def test_limits_on_both_sides():
+    assert below(LOW, low=0.45) == "undecided"
+    assert below(LOW, low=0.65) == "does not hold"
+    assert below(LOW, low=0.3) == "holds"
+    assert below(LOW, low=0.45, by="value") == "holds"
+    assert below(WIDE, HIGH, by="value") == "does not hold"
+    assert below(WIDE, by="doubt") == "holds"
+    assert below(WIDE, HIGH, by="doubt") == "does not hold"
+
+
 @pytest.mark.parametrize(("value", "verdict"), [(0.99, "undecided"), (1.01, "undecided")])
 def test_a_verdict_looks_at_the_interval_and_not_at_the_value(value: float, verdict: str):
-    assert below(Estimate(value, 0.8, 1.2), 1.0) == verdict
-    assert below(Estimate(value, 0.7, 1.0 - 1e-9), 1.0) == "holds"
-    assert below(Estimate(value, 1.0 + 1e-9, 1.3), 1.0) == "does not hold"
-    assert below(Estimate(value, math.nan, math.nan), 1.0) == ("holds" if value < 1.0 else "does not hold")
+    assert below(Estimate(value, 0.8, 1.2)) == verdict
+    assert below(Estimate(value, 0.7, 1.0 - 1e-9)) == "holds"
+    assert below(Estimate(value, 1.0 + 1e-9, 1.3)) == "does not hold"
+    assert below(Estimate(value, math.nan, math.nan)) == ("holds" if value < 1.0 else "does not hold")

@@ -10,7 +10,7 @@ from typing import Literal
 import pytest
 
 from experiment_helpers import small_run
-from fedfairx.experiments import Experiment, Outcomes, Picture, Run, Scores, Size, registry
+from fedfairx.experiments import Contents, Experiment, Outcomes, Picture, Run, Scores, Size, registry
 from fedfairx.experiments.experiment import PAPER
 from fedfairx.experiments.report.figures import canvas
 from fedfairx.experiments.report.page import Section
@@ -63,7 +63,7 @@ def experiment(
             name,
             f"What of {name}?",
             lambda _: (small_run(horizon=horizon),),
-            lambda outcomes, size: Scores((), (), ()),  # noqa: ARG005
+            lambda _: Contents(),
             plot,
             origin=origin,
         )

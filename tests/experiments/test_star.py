@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from fedfairx.experiments import FULL, Outcome
-from fedfairx.experiments.joining import ALIKE, ALONE, DIFFER
+from fedfairx.experiments.joining import ALIKE, ALONE, DIFFER, key
 from fedfairx.experiments.suite.star import (
     ALIKE_IN,
-    JOINED,
+    EXPERIMENT,
     LINEAR,
     OF_A_CLASS,
     OF_A_PUPIL,
@@ -18,12 +18,10 @@ from fedfairx.experiments.suite.star import (
     PRODUCTS,
     PUPILS,
     ROUNDS,
-    WITH_PRODUCTS,
+    WORLDS,
     choices,
     contexts,
-    key,
     offers,
-    score,
 )
 
 
@@ -119,18 +117,18 @@ def outcome(regret: float | np.ndarray, lost: float = 200.0) -> Outcome:
 
 
 def test_claims_say_what_is_true():
-    found = {key(LINEAR, how): outcome(100.0) for how in JOINED}
-    found |= {key(PRODUCTS, how): outcome(100.0, 190.0) for how in WITH_PRODUCTS}
+    found = {key(LINEAR, how): outcome(100.0) for how in WORLDS[LINEAR][1]}
+    found |= {key(PRODUCTS, how): outcome(100.0, 190.0) for how in WORLDS[PRODUCTS][1]}
     found |= {key(LINEAR, DIFFER): outcome(90.0), key(LINEAR, ALIKE): outcome(np.array([130.0, 90, 90, 40]))}
 
     def verdicts(outcomes):
-        return [claim.verdict for claim in score(outcomes, FULL).claims]
+        return [claim.verdict for claim in EXPERIMENT.score(outcomes, FULL).claims]
 
     assert verdicts(found) == ["holds", "does not hold", "holds", "holds"]
     lost = found | {key(LINEAR, DIFFER): outcome(np.array([107.0, 100, 100, 100]))}
     assert verdicts(lost) == ["does not hold", "does not hold", "does not hold", "holds"]
     no_help = found | {key(PRODUCTS, ALONE): outcome(100.0, 201.0)}
     assert verdicts(no_help)[3] == "does not hold"
-    gain = score(found, FULL).tables[2].rows[0]
+    gain = EXPERIMENT.score(found, FULL).tables[2].rows[0]
     assert gain[0] == "alone"
     assert gain[3].startswith("-10 ")

@@ -1,37 +1,33 @@
-"""The parts of an experiment: its size, its runs, their outcomes, a score and a plot."""
+"""The parts of an experiment: its size, its runs, and pictures."""
 
 from __future__ import annotations
 
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fedfairx.agent.algorithms import Algorithm
 from fedfairx.agent.algorithms import algorithm as find_algorithm
 from fedfairx.agent.options import Options
 from fedfairx.agent.schedules import schedule as find_schedule
 from fedfairx.errors import require
+from fedfairx.experiments.contents import Contents
+from fedfairx.experiments.outcomes import Outcome, Outcomes
 from fedfairx.experiments.provenance import Provenance, describe, digest_of
-from fedfairx.experiments.scores import Estimate, Scores, Table, estimate, number, ratio
+from fedfairx.experiments.scores import Scores
 from fedfairx.simulation import Scenario, simulate
-from fedfairx.util.arrays import Array
 from fedfairx.util.formatting import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DATA = files("fedfairx.experiments") / "data"
-FAIRNESS, REWARD = "fairness_regret", "reward_regret"
-METRICS = (FAIRNESS, REWARD)
 PAPER_HORIZON = 100_000
 PAPER_SEEDS = 5
 #: Where an experiment comes from: the paper, this package, or a user.
@@ -162,67 +158,6 @@ def _defaults() -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """The results of a run: one row for each seed.
-
-    >>> curves = np.array([[1.0, 2.0], [1.0, 3.0]])  # two seeds, noted at two rounds
-    >>> none = np.empty((2, 0))
-    >>> Outcome(np.arange(2), np.array([10, 20]), curves, curves, np.zeros(2), none, none, 0.1).final()
-    array([2., 3.])
-    """
-
-    seeds: NDArray[np.int64]
-    rounds: NDArray[np.int64]  # (points,)
-    fairness_regret: Array  # (seeds, points), cumulative, mean over agents
-    reward_regret: Array
-    syncs: NDArray[np.int64]  # (seeds,)
-    exposure: Array  # (seeds, arms) mean share by rank of the true mean, best first; empty unless measured
-    weakest: Array  # (seeds, points) what the weakest arm was shown over what it was due since the last point
-    seconds: float  # CPU time
-    by_agent: Array = field(default_factory=lambda: np.empty(0))  # (seeds, agents, points) fairness regret
-
-    def __post_init__(self) -> None:
-        if not self.by_agent.size:  # not measured: one row for each seed all the same
-            object.__setattr__(self, "by_agent", np.empty((len(self.seeds), 0)))
-
-    def regret(self, metric: str) -> Array:
-        """(seeds, points)."""
-        return self.fairness_regret if metric == FAIRNESS else self.reward_regret
-
-    def final(self, metric: str = FAIRNESS) -> Array:
-        """(seeds,) at the horizon."""
-        return self.regret(metric)[:, -1]
-
-
-#: The outcomes of an experiment, by the keys of its runs.
-Outcomes = Mapping[str, Outcome]
-
-
-def over(outcomes: Outcomes, run: str, other: str) -> Estimate:
-    """Fairness regret of one run at T over that of another, by the seeds that both have."""
-    own, theirs = outcomes[run].final(), outcomes[other].final()
-    both = min(own.size, theirs.size)  # seeds count from 0
-    return ratio(own[:both], theirs[:both])
-
-
-def regret(outcomes: Outcomes, run: str, metric: str = FAIRNESS) -> str:
-    """Regret of a run at T with its 95 % interval, as text."""
-    return str(estimate(outcomes[run].final(metric)))
-
-
-def regret_table(
-    outcomes: Outcomes, title: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], note: str = ""
-) -> Table:
-    """Table of runs: a row is a run's key and first cells; both regrets and synchronisations follow."""
-    filled = (
-        (*cells, *(regret(outcomes, run, metric) for metric in METRICS), number(outcomes[run].syncs.mean()))
-        for run, *cells in rows
-    )
-    measured = ("fairness regret at T", "reward regret at T", "synchronisations")
-    return Table(title, (*columns, *measured), tuple(filled), note)
-
-
-@dataclass(frozen=True)
 class Picture:
     """A figure with its file name and caption.
 
@@ -238,7 +173,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment: what to run, how to score it, how to draw it.
+    """An experiment: what to run, what to say about it, how to draw it.
 
     >>> from fedfairx.experiments.registry import experiments
     >>> experiments()["exp1"].origin
@@ -249,7 +184,7 @@ class Experiment:
     title: str
     question: str
     runs: Callable[[Size], tuple[Run, ...]]
-    score: Callable[[Outcomes, Size], Scores]
+    contents: Callable[[Size], Contents]
     plot: Callable[[Outcomes, Size], Iterator[Picture]]
     origin: Literal["paper", "ours", "own"] = OWN
     words: Mapping[str, str] = field(default_factory=dict)  # terms of its own, with their meaning
@@ -259,7 +194,7 @@ class Experiment:
         """Whether this size is too small for verdicts; one's own experiment has them at any size."""
         return self.origin != OWN and not size.full
 
-    def judge(self, outcomes: Outcomes, size: Size) -> Scores:
-        """Score the outcomes; at a reduced size nothing gets a verdict."""
-        scores = self.score(outcomes, size)
+    def score(self, outcomes: Outcomes, size: Size) -> Scores:
+        """Fill the contents with what was measured; at a reduced size nothing gets a verdict."""
+        scores = self.contents(size).measured(outcomes)
         return scores.unjudged() if self.reduced(size) else scores

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from fedfairx.agent.options import Options
 from fedfairx.core.merit import Exponential
-from fedfairx.experiments.experiment import Outcome, Run
+from fedfairx.experiments.experiment import Run
+from fedfairx.experiments.outcomes import Outcome
 from fedfairx.federation.in_process import Federation
 from fedfairx.simulation import Scenario
 from fedfairx.simulation.kernel.random import generator

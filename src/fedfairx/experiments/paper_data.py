@@ -9,7 +9,8 @@ from functools import cache
 import numpy as np
 
 from fedfairx.errors import InvalidInput
-from fedfairx.experiments.experiment import DATA, FAIRNESS
+from fedfairx.experiments.experiment import DATA
+from fedfairx.experiments.outcomes import FAIRNESS
 from fedfairx.util.arrays import Array
 
 Curve = tuple[Array, Array]

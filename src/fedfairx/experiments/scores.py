@@ -144,24 +144,15 @@ def ratio(above: Array, below: Array) -> Estimate:
     return Estimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 
-def below(found: Estimate, limit: float) -> Verdict:
-    """Verdict on "below a limit" by the whole interval, or by the value where one seed gives no interval."""
-    if math.isnan(found.high):
-        return "holds" if found.value < limit else "does not hold"
-    return "holds" if found.high < limit else "does not hold" if found.low > limit else "undecided"
+def side(found: Estimate, limit: float) -> Literal["below", "above", "across"]:
+    """On which side of a limit the whole interval lies; where one seed gives no interval, the value."""
+    low, high = (found.value, found.value) if math.isnan(found.high) else (found.low, found.high)
+    return "below" if high < limit else "above" if low > limit else "across"
 
 
 def holds(condition: bool) -> Verdict:
     """Verdict of a criterion that is met or not."""
     return "holds" if condition else "does not hold"
-
-
-def claim_below(
-    statement: str, what: str, found: Estimate, limit: float, text: str = "", *, note: str = ""
-) -> Claim:
-    """Claim that a quantity lies below a limit; `text` says what was found, by default the estimate."""
-    criterion = f"the 95 % interval of {what} lies below {limit:g}{note}"
-    return Claim(statement, criterion, text or str(found), below(found, limit))
 
 
 def _plain(value: float) -> float | None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedfairx.errors import ResultsError
-from fedfairx.experiments.experiment import Experiment, Outcome, Outcomes, Size
+from fedfairx.experiments.experiment import Experiment, Size
+from fedfairx.experiments.outcomes import Outcome, Outcomes
 from fedfairx.experiments.report.figures import save, write_note
 from fedfairx.experiments.report.markup import Drawn
 from fedfairx.experiments.report.page import Section
@@ -49,7 +50,7 @@ def draw(
         outcomes[run.key] = store.read(identity, run.seeds(size.seeds), label=run.key)
     if again:
         progress.say(f"drawing {experiment.name}: {experiment.title}")
-    scores, drawn = experiment.judge(outcomes, size), []
+    scores, drawn = experiment.score(outcomes, size), []
     with styled():
         for picture in experiment.plot(outcomes, size):
             if experiment.reduced(size):

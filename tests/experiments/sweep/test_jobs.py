@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from experiment_helpers import outcome, small_run
-from fedfairx.experiments.experiment import Outcome, Run
+from fedfairx.experiments.experiment import Run
+from fedfairx.experiments.outcomes import Outcome
 from fedfairx.experiments.provenance import provenance
 from fedfairx.experiments.sweep import jobs as sweeping
 from fedfairx.experiments.sweep.jobs import SweepInterruptedError, perform, plan, sweep

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from fedfairx.agent.schedules import Geometric
-from fedfairx.experiments.experiment import Outcome, Run
+from fedfairx.experiments.experiment import Run
+from fedfairx.experiments.outcomes import Outcome
 from fedfairx.experiments.sweep.job_order import COMPILING, Job, ordered
 from fedfairx.simulation import Scenario
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from fedfairx.errors import ResultsError
 from fedfairx.experiments import paper_data
-from fedfairx.experiments.experiment import FAIRNESS, REWARD, Outcome, Outcomes, Picture, Size
+from fedfairx.experiments.experiment import Picture, Size
+from fedfairx.experiments.outcomes import FAIRNESS, REWARD, Outcome, Outcomes
 from fedfairx.experiments.scores import Estimate
 from fedfairx.experiments.sweep.partial_files import remove_stale, write_whole
 from fedfairx.util.arrays import Array

@@ -9,19 +9,12 @@ import numpy as np
 
 from fedfairx.experiments import paper_data
 from fedfairx.experiments import world as env
-from fedfairx.experiments.experiment import (
-    PAPER,
-    Experiment,
-    Outcomes,
-    Picture,
-    Run,
-    Size,
-    over,
-    regret_table,
-)
+from fedfairx.experiments.contents import Compared, Contents, below, over, regret_grid, words
+from fedfairx.experiments.experiment import PAPER, Experiment, Picture, Run, Size
+from fedfairx.experiments.outcomes import Outcomes
 from fedfairx.experiments.report import figures
-from fedfairx.experiments.scores import Ratio, Scores, claim_below, number
-from fedfairx.experiments.theory_bounds import bound_table, trivial
+from fedfairx.experiments.scores import number
+from fedfairx.experiments.theory_bounds import bound_grid, trivial
 
 PRINTED, FIGURE = "schedule as printed", "schedule as plotted"
 SERIES = {"b0": "b0", "fed": env.FED, "priv": env.PRIV}  # in the paper's data
@@ -42,67 +35,77 @@ def runs(size: Size) -> tuple[Run, ...]:
     )
 
 
-def score(outcomes: Outcomes, size: Size) -> Scores:
+def contents(size: Size) -> Contents:
     """Fed/B0, Priv/B0 and Priv/Fed, under either schedule."""
-    fed, priv = over(outcomes, "fed", "b0"), over(outcomes, "priv", "b0")
-    cost, ideal = over(outcomes, "priv", "fed"), 1 / math.sqrt(env.AGENTS)
-    ratios = (
-        Ratio("Fed / B0", 1142.79 / 3988.82, fed, "the paper's Fed from Exp 3"),
-        Ratio("Fed / B0", 0.5 * 1897.27 / 3988.82, fed, "half of the paper's Fed in Figure 1(a)"),
-        Ratio("Priv / B0", 2129.16 / 3988.82, priv),
-    )
-    claims = (
-        claim_below(
-            "Fed-FairX-LinUCB beats learning alone",
-            "Fed/B0",
-            fed,
-            1.0,
-            f"Fed/B0 = {fed}; perfect pooling would give 1/√m = {ideal:.3f}, so Fed is at "
-            f"{fed.value / ideal:.2f} times it",
-        ),
-        claim_below(
-            "Priv-FairX-LinUCB beats learning alone",
-            "Priv/B0",
-            priv,
-            1.0,
-            f"Priv/B0 = {priv} with blt noise at (ε=2, δ=0.1)",
-        ),
-        claim_below(
-            "the private algorithm is near the non-private one",
-            "Priv/Fed",
-            cost,
-            NEAR_NON_PRIVATE,
-            f"Priv/Fed = {cost}",
-            note=" (the paper plots 2129/1143 = 1.86)",
-        ),
-    )
-    table = regret_table(
-        outcomes,
-        f"Regret at T = {number(size.horizon)}",
-        ("algorithm", "paper, fairness regret (T = 100 000)"),
-        (
-            ("b0", "B0", "3 989"),
-            ("fed", f"Fed, {PRINTED}", "1 143 (Exp 3); 1 897 plotted"),
-            ("priv", f"Priv (blt), {PRINTED}", "2 129"),
-            ("fed-plotted", f"Fed, {FIGURE}", "1 143 (Exp 3); 1 897 plotted"),
-            ("priv-plotted", f"Priv (blt), {FIGURE}", "2 129"),
-            ("priv-printed-noise", f"Priv (the paper's printed noise), {PRINTED}", ""),
-        ),
-        "mean over agents and seeds [95 % interval]",
-    )
-    return Scores(ratios, claims, (table, bound_table(outcomes, size)), _notes(outcomes, size))
-
-
-def _notes(outcomes: Outcomes, size: Size) -> tuple[str, ...]:
-    loud = float(outcomes["priv-printed-noise"].final().mean())
-    alone = float(outcomes["b0"].final().mean())
+    fed, priv, cost = over("fed", "b0"), over("priv", "b0"), over("priv", "fed")
+    ideal = 1 / math.sqrt(env.AGENTS)
     where = "" if size.full else f" (at T = {number(size.horizon)})"
-    return (
-        f"With the noise that the paper prints, Priv has a fairness regret of {number(loud)}, "
-        f"{loud / alone:.1f} times B0's{where}. The paper's plotted Priv (2 129) can't have used that noise.",
-        "The paper's plotted Fed curve of Figure 1(a) is identical to its appendix's reward regret curve; "
-        "the diamond is its value of Exp 3, at 60 % of the curve's end.",
+    return Contents(
+        ratios=(
+            Compared("Fed / B0", 1142.79 / 3988.82, fed, "the paper's Fed from Exp 3"),
+            Compared("Fed / B0", 0.5 * 1897.27 / 3988.82, fed, "half of the paper's Fed in Figure 1(a)"),
+            Compared("Priv / B0", 2129.16 / 3988.82, priv),
+        ),
+        claims=(
+            below(
+                "Fed-FairX-LinUCB beats learning alone",
+                "Fed/B0",
+                1.0,
+                fed,
+                found=words(
+                    f"Fed/B0 = {{fed}}; perfect pooling would give 1/√m = {ideal:.3f}, so Fed is at "
+                    "{times:.2f} times it",
+                    fed=fed,
+                    times=lambda outcomes: fed(outcomes).value / ideal,
+                ),
+            ),
+            below(
+                "Priv-FairX-LinUCB beats learning alone",
+                "Priv/B0",
+                1.0,
+                priv,
+                found="Priv/B0 = {each} with blt noise at (ε=2, δ=0.1)",
+            ),
+            below(
+                "the private algorithm is near the non-private one",
+                "Priv/Fed",
+                NEAR_NON_PRIVATE,
+                cost,
+                found="Priv/Fed = {each}",
+                note=" (the paper plots 2129/1143 = 1.86)",
+            ),
+        ),
+        tables=(
+            regret_grid(
+                f"Regret at T = {number(size.horizon)}",
+                ("algorithm", "paper, fairness regret (T = 100 000)"),
+                (
+                    ("b0", "B0", "3 989"),
+                    ("fed", f"Fed, {PRINTED}", "1 143 (Exp 3); 1 897 plotted"),
+                    ("priv", f"Priv (blt), {PRINTED}", "2 129"),
+                    ("fed-plotted", f"Fed, {FIGURE}", "1 143 (Exp 3); 1 897 plotted"),
+                    ("priv-plotted", f"Priv (blt), {FIGURE}", "2 129"),
+                    ("priv-printed-noise", f"Priv (the paper's printed noise), {PRINTED}", ""),
+                ),
+                "mean over agents and seeds [95 % interval]",
+            ),
+            bound_grid(size),
+        ),
+        notes=(
+            words(
+                "With the noise that the paper prints, Priv has a fairness regret of {loud}, {times:.1f} "
+                f"times B0's{where}. The paper's plotted Priv (2 129) can't have used that noise.",
+                loud=lambda outcomes: number(_mean(outcomes, "priv-printed-noise")),
+                times=lambda outcomes: _mean(outcomes, "priv-printed-noise") / _mean(outcomes, "b0"),
+            ),
+            "The paper's plotted Fed curve of Figure 1(a) is identical to its appendix's reward regret "
+            "curve; the diamond is its value of Exp 3, at 60 % of the curve's end.",
+        ),
     )
+
+
+def _mean(outcomes: Outcomes, run: str) -> float:
+    return float(outcomes[run].final().mean())
 
 
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
@@ -175,12 +178,5 @@ def _growth(outcomes: Outcomes) -> Picture:
 
 QUESTION = "Does sharing statistics lower fairness regret, and how much of the gain does privacy cost?"
 EXPERIMENT = Experiment(
-    "exp1",
-    "Learning alone and together",
-    QUESTION,
-    runs,
-    score,
-    plot,
-    origin=PAPER,
-    words=env.WORDS,
+    "exp1", "Learning alone and together", QUESTION, runs, contents, plot, PAPER, env.WORDS
 )

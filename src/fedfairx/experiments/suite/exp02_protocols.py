@@ -8,18 +8,11 @@ from dataclasses import replace
 from fedfairx.agent.schedules import Determinant
 from fedfairx.experiments import paper_data
 from fedfairx.experiments import world as env
-from fedfairx.experiments.experiment import (
-    PAPER,
-    Experiment,
-    Outcomes,
-    Picture,
-    Run,
-    Size,
-    over,
-    regret_table,
-)
+from fedfairx.experiments.contents import Bar, Compared, Contents, Hypothesis, below, over, regret_grid, words
+from fedfairx.experiments.experiment import PAPER, Experiment, Picture, Run, Size
+from fedfairx.experiments.outcomes import Outcomes
 from fedfairx.experiments.report import figures
-from fedfairx.experiments.scores import NEAR, Claim, Ratio, Scores, claim_below, holds
+from fedfairx.experiments.scores import NEAR
 
 SERIES = {"priv": env.PRIV, "b1": "b1", "b2": "b2"}  # algorithms, and the paper's data of them
 FRESH = {"decide_from": "released+local"}
@@ -36,51 +29,53 @@ def runs(size: Size) -> tuple[Run, ...]:
     )
 
 
-def score(outcomes: Outcomes, _: Size) -> Scores:
+def contents(_: Size) -> Contents:
     """B1/Priv and B2/Priv under the paper's rule."""
     theirs = {"b1": 3014.11 / 2129.16, "b2": 1903.45 / 2129.16}
-    printed = {name: over(outcomes, name, "priv") for name in theirs}
-    plotted = {name: over(outcomes, name, "priv-plotted") for name in theirs}
-    ratios = tuple(
-        Ratio(f"{name.upper()} / Priv", paper, found[name], f"Priv on the {schedule} schedule")
-        for schedule, found in (("printed", printed), ("plotted", plotted))
-        for name, paper in theirs.items()
-    )
-    claims = (
-        claim_below(
-            "Priv-FairX-LinUCB outperforms B1",
-            "Priv/B1",
-            over(outcomes, "priv", "b1"),
-            1.0,
-            f"B1/Priv = {printed['b1']}; with the plotted schedule {plotted['b1']}",
+    both = {
+        name: words(
+            name.upper() + "/Priv = {printed}; with the plotted schedule {plotted}",
+            printed=over(name, "priv"),
+            plotted=over(name, "priv-plotted"),
+        )
+        for name in theirs
+    }
+    return Contents(
+        ratios=tuple(
+            Compared(f"{name.upper()} / Priv", paper, over(name, priv), f"Priv on the {schedule} schedule")
+            for schedule, priv in (("printed", "priv"), ("plotted", "priv-plotted"))
+            for name, paper in theirs.items()
         ),
-        Claim(
-            "Priv-FairX-LinUCB is comparable to B2",
-            f"B2/Priv lies within a factor {NEAR:g} of 1",
-            f"B2/Priv = {printed['b2']}; with the plotted schedule {plotted['b2']}",
-            holds(1 / NEAR <= printed["b2"].value <= NEAR),
+        claims=(
+            below("Priv-FairX-LinUCB outperforms B1", "Priv/B1", 1.0, over("priv", "b1"), found=both["b1"]),
+            Hypothesis(
+                "Priv-FairX-LinUCB is comparable to B2",
+                f"B2/Priv lies within a factor {NEAR:g} of 1",
+                (Bar({"": over("b2", "priv")}, low=1 / NEAR, high=NEAR),),
+                both["b2"],
+            ),
+        ),
+        tables=(
+            regret_grid(
+                "Regret at T by protocol",
+                ("protocol", "decides from", "paper (T = 100 000)"),
+                (
+                    ("priv", "Priv, printed schedule", "own fresh data", "2 129"),
+                    ("priv-plotted", "Priv, plotted schedule", "own fresh data", "2 129"),
+                    ("b1", "B1", "own fresh data", "3 014"),
+                    ("b2", "B2", "own fresh data", "1 903"),
+                    ("priv-released", "Priv, printed schedule", "released data alone", ""),
+                    ("b2-released", "B2", "released data alone", ""),
+                ),
+            ),
+        ),
+        notes=(
+            "B1 synchronises when the data say so; its timing leaks, so it is NOT private end to end, "
+            f"whatever its noise. Its threshold D is not given in the paper; ours is "
+            f"{Determinant().threshold:g}. Fewer releases need less noise each, which is why the protocols "
+            "with few of them do well once the noise is calibrated exactly.",
         ),
     )
-    table = regret_table(
-        outcomes,
-        "Regret at T by protocol",
-        ("protocol", "decides from", "paper (T = 100 000)"),
-        (
-            ("priv", "Priv, printed schedule", "own fresh data", "2 129"),
-            ("priv-plotted", "Priv, plotted schedule", "own fresh data", "2 129"),
-            ("b1", "B1", "own fresh data", "3 014"),
-            ("b2", "B2", "own fresh data", "1 903"),
-            ("priv-released", "Priv, printed schedule", "released data alone", ""),
-            ("b2-released", "B2", "released data alone", ""),
-        ),
-    )
-    note = (
-        "B1 synchronises when the data say so; its timing leaks, so it is NOT private end to end, whatever "
-        f"its noise. Its threshold D is not given in the paper; ours is {Determinant().threshold:g}. Fewer "
-        "releases need less noise each, which is why the protocols with few of them do well once the noise "
-        "is calibrated exactly."
-    )
-    return Scores(ratios, claims, (table,), (note,))
 
 
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
@@ -111,13 +106,4 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
 
 
 QUESTION = "Does the paper's schedule do better than a determinant trigger (B1) and doubling gaps (B2)?"
-EXPERIMENT = Experiment(
-    "exp2",
-    "Communication protocols",
-    QUESTION,
-    runs,
-    score,
-    plot,
-    origin=PAPER,
-    words=env.WORDS,
-)
+EXPERIMENT = Experiment("exp2", "Communication protocols", QUESTION, runs, contents, plot, PAPER, env.WORDS)

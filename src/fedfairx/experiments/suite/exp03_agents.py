@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from fedfairx.experiments import paper_data
 from fedfairx.experiments import world as env
-from fedfairx.experiments.experiment import (
-    PAPER,
-    Experiment,
-    Outcomes,
-    Picture,
-    Run,
-    Size,
-    over,
-    regret_table,
-)
+from fedfairx.experiments.contents import Bar, Compared, Contents, Hypothesis, over, regret_grid, words
+from fedfairx.experiments.experiment import PAPER, Experiment, Picture, Run, Size
+from fedfairx.experiments.outcomes import Outcomes
 from fedfairx.experiments.report import figures
-from fedfairx.experiments.scores import Claim, Ratio, Scores, Verdict, below, number
+from fedfairx.experiments.scores import number
 
 AGENTS = (10, 20, 30, 40)
 ALGORITHMS = {"fed": env.FED, "priv": env.PRIV}
@@ -40,35 +33,44 @@ def slope(regrets: Any) -> float:
     return float(np.polyfit(np.log(AGENTS), np.log(regrets), 1)[0])
 
 
-def score(outcomes: Outcomes, _: Size) -> Scores:
+def contents(_: Size) -> Contents:
     """Regret at m=40 over that at m=10, and the exponent of m."""
-    found = {name: over(outcomes, f"{name}-{AGENTS[-1]}", f"{name}-{AGENTS[0]}") for name in ALGORITHMS}
+    falls = {name: over(f"{name}-{AGENTS[-1]}", f"{name}-{AGENTS[0]}") for name in ALGORITHMS}
     theirs = {name: paper_data.fairness("exp3", series)[1] for name, series in ALGORITHMS.items()}
-    ours = {name: [outcomes[f"{name}-{m}"].final().mean() for m in AGENTS] for name in ALGORITHMS}
-    ratios = tuple(
-        Ratio(f"{name.title()}(m=40) / {name.title()}(m=10)", float(y[-1] / y[0]), found[name])
-        for name, y in reversed(theirs.items())
+    found = "; ".join(
+        f"{name.title()}: {{{name}}}, growing as m^{{{name}_slope:.2f}} (paper m^{slope(theirs[name]):.2f}; "
+        "perfect pooling m^-0.5)"
+        for name in ALGORITHMS
     )
-    verdicts = [below(each, 1.0) for each in found.values()]
-    verdict: Verdict = verdicts[0] if len(set(verdicts)) == 1 else "undecided"
-    claim = Claim(
-        "regret falls with the number of agents",
-        "the 95 % intervals of regret(m=40)/regret(m=10) lie below 1, for Fed and for Priv",
-        "; ".join(
-            f"{name.title()}: {found[name]}, growing as m^{slope(ours[name]):.2f} (paper "
-            f"m^{slope(theirs[name]):.2f}; perfect pooling m^-0.5)"
-            for name in ALGORITHMS
+    return Contents(
+        ratios=tuple(
+            Compared(f"{name.title()}(m=40) / {name.title()}(m=10)", float(y[-1] / y[0]), falls[name])
+            for name, y in reversed(theirs.items())
         ),
-        verdict,
+        claims=(
+            Hypothesis(
+                "regret falls with the number of agents",
+                "the 95 % intervals of regret(m=40)/regret(m=10) lie below 1, for Fed and for Priv",
+                (Bar(falls, high=1.0, by="interval"),),
+                words(found, **falls, **{f"{name}_slope": _slope(name) for name in ALGORITHMS}),
+            ),
+        ),
+        tables=(
+            regret_grid(
+                "Regret at T by number of agents",
+                ("algorithm", "agents m", "paper (T = 100 000)"),
+                [
+                    (f"{name}-{agents}", name.title(), str(agents), number(float(paper)))
+                    for name, y in theirs.items()
+                    for agents, paper in zip(AGENTS, y, strict=True)
+                ],
+            ),
+        ),
     )
-    rows = (
-        (f"{name}-{agents}", name.title(), str(agents), number(float(paper)))
-        for name, y in theirs.items()
-        for agents, paper in zip(AGENTS, y, strict=True)
-    )
-    columns = ("algorithm", "agents m", "paper (T = 100 000)")
-    table = regret_table(outcomes, "Regret at T by number of agents", columns, rows)
-    return Scores(ratios, (claim,), (table,))
+
+
+def _slope(name: str) -> Callable[[Outcomes], float]:
+    return lambda outcomes: slope([outcomes[f"{name}-{m}"].final().mean() for m in AGENTS])
 
 
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
@@ -102,13 +104,4 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
 
 
 QUESTION = "How does regret fall as more agents join?"
-EXPERIMENT = Experiment(
-    "exp3",
-    "The number of agents",
-    QUESTION,
-    runs,
-    score,
-    plot,
-    origin=PAPER,
-    words=env.WORDS,
-)
+EXPERIMENT = Experiment("exp3", "The number of agents", QUESTION, runs, contents, plot, PAPER, env.WORDS)

@@ -10,19 +10,11 @@ import numpy as np
 
 from fedfairx.experiments import paper_data
 from fedfairx.experiments import world as env
-from fedfairx.experiments.experiment import (
-    METRICS,
-    PAPER,
-    Experiment,
-    Outcomes,
-    Picture,
-    Run,
-    Size,
-    over,
-    regret,
-)
+from fedfairx.experiments.contents import Bar, Compared, Contents, Grid, Hypothesis, over, regret, words
+from fedfairx.experiments.experiment import PAPER, Experiment, Picture, Run, Size
+from fedfairx.experiments.outcomes import METRICS, Outcomes
 from fedfairx.experiments.report import figures
-from fedfairx.experiments.scores import Claim, Ratio, Scores, Table, Verdict, below, holds, number
+from fedfairx.experiments.scores import number
 from fedfairx.util.figure_style import COLOURS
 
 EPSILONS = (0.1, 1.0, 2.0, 10.0)
@@ -48,57 +40,61 @@ def theirs() -> dict[float, float]:
     return dict(sorted({**values, 2.0: float(over_rounds[-1])}.items()))
 
 
-def score(outcomes: Outcomes, _: Size) -> Scores:
+def contents(_: Size) -> Contents:
     """Priv(ε)/Priv(2), and whether private learning still beats learning alone."""
     paper = theirs()
-    ratios = tuple(
-        Ratio(
-            f"Priv(ε={epsilon:g}) / Priv(ε=2)",
-            paper[epsilon] / paper[2.0],
-            over(outcomes, f"blt-{epsilon:g}", "blt-2"),
-        )
-        for epsilon in (0.1, 1.0, 10.0)
-    )
-    steps = [over(outcomes, f"blt-{high:g}", f"blt-{low:g}") for low, high in pairwise(EPSILONS)]
-    alone = {epsilon: over(outcomes, f"blt-{epsilon:g}", "b0") for epsilon in EPSILONS}
-    reasonable = [below(alone[epsilon], 1.0) for epsilon in EPSILONS if epsilon >= 1]
-    fine: Verdict = "undecided" if "undecided" in reasonable else holds(set(reasonable) == {"holds"})
-    claims = (
-        Claim(
-            "regret falls as the privacy budget grows",
-            "mean regret at ε = 0.1, 1, 2, 10 is in falling order",
-            ", ".join(f"ε={e:g}: {number(outcomes[f'blt-{e:g}'].final().mean())}" for e in EPSILONS),
-            holds(all(step.value < 1 for step in steps)),
-        ),
-        Claim(
-            "private learning performs reasonably for ε of 1 or more",
-            "the 95 % intervals of Priv/B0 lie below 1 at ε = 1, 2 and 10",
-            "; ".join(f"ε={epsilon:g}: {alone[epsilon]}" for epsilon in EPSILONS),
-            fine,
-        ),
-    )
+    alone = {f"ε={epsilon:g}": over(f"blt-{epsilon:g}", "b0") for epsilon in EPSILONS}
     measured = [(mechanism, metric) for metric in METRICS for mechanism in MECHANISMS]
-    table = Table(
-        "Fairness regret of Priv at T by ε",
-        (
-            "ε",
-            "paper (T = 100 000)",
-            "blt",
-            "the paper's printed noise",
-            "reward regret, blt",
-            "reward regret, printed noise",
-        ),
-        tuple(
-            (
-                f"{e:g}",
-                number(paper[e]),
-                *(regret(outcomes, f"{name}-{e:g}", metric) for name, metric in measured),
+    return Contents(
+        ratios=tuple(
+            Compared(
+                f"Priv(ε={epsilon:g}) / Priv(ε=2)",
+                paper[epsilon] / paper[2.0],
+                over(f"blt-{epsilon:g}", "blt-2"),
             )
-            for e in EPSILONS
+            for epsilon in (0.1, 1.0, 10.0)
         ),
-        f"δ = 0.1; B0 without any sharing: {regret(outcomes, 'b0')}",
+        claims=(
+            Hypothesis(
+                "regret falls as the privacy budget grows",
+                "mean regret at ε = 0.1, 1, 2, 10 is in falling order",
+                (Bar({f"{b:g}": over(f"blt-{b:g}", f"blt-{a:g}") for a, b in pairwise(EPSILONS)}, high=1.0),),
+                _levels,
+            ),
+            Hypothesis(
+                "private learning performs reasonably for ε of 1 or more",
+                "the 95 % intervals of Priv/B0 lie below 1 at ε = 1, 2 and 10",
+                (Bar({name: alone[name] for name in list(alone)[1:]}, high=1.0, by="interval"),),
+                words("; ".join(f"{name}: {{{i}}}" for i, name in enumerate(alone)), *alone.values()),
+            ),
+        ),
+        tables=(
+            Grid(
+                "Fairness regret of Priv at T by ε",
+                (
+                    "ε",
+                    "paper (T = 100 000)",
+                    "blt",
+                    "the paper's printed noise",
+                    "reward regret, blt",
+                    "reward regret, printed noise",
+                ),
+                [
+                    (
+                        f"{e:g}",
+                        number(paper[e]),
+                        *(regret(f"{name}-{e:g}", metric) for name, metric in measured),
+                    )
+                    for e in EPSILONS
+                ],
+                words("δ = 0.1; B0 without any sharing: {b0}", b0=regret("b0")),
+            ),
+        ),
     )
-    return Scores(ratios, claims, (table,))
+
+
+def _levels(outcomes: Outcomes) -> str:
+    return ", ".join(f"ε={e:g}: {number(outcomes[f'blt-{e:g}'].final().mean())}" for e in EPSILONS)
 
 
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
@@ -133,13 +129,4 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
 
 
 QUESTION = "What does a smaller ε cost?"
-EXPERIMENT = Experiment(
-    "exp4",
-    "The privacy budget",
-    QUESTION,
-    runs,
-    score,
-    plot,
-    origin=PAPER,
-    words=env.WORDS,
-)
+EXPERIMENT = Experiment("exp4", "The privacy budget", QUESTION, runs, contents, plot, PAPER, env.WORDS)

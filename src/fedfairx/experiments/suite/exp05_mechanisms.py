@@ -8,10 +8,11 @@ from typing import Any
 
 from fedfairx.agent.schedules import Paper
 from fedfairx.experiments import world as env
-from fedfairx.experiments.experiment import OURS, Experiment, Outcomes, Picture, Run, Size, over, regret
+from fedfairx.experiments.contents import Bar, Contents, Grid, Hypothesis, Measure, below, over, regret, words
+from fedfairx.experiments.experiment import OURS, Experiment, Picture, Run, Size
+from fedfairx.experiments.outcomes import Outcomes
 from fedfairx.experiments.report import figures
 from fedfairx.experiments.report.figures import power
-from fedfairx.experiments.scores import Claim, Scores, Table, claim_below, holds
 from fedfairx.privacy import Bounds, mechanisms
 from fedfairx.util.figure_style import COLOURS
 
@@ -60,55 +61,53 @@ def runs(size: Size) -> tuple[Run, ...]:
     return (*plain, *(env.run(key, world, env.PRIV, **given) for key, given in changes.items()))
 
 
-def score(outcomes: Outcomes, _: Size) -> Scores:
+def contents(_: Size) -> Contents:
     """Cost over Fed of every mechanism, and of joining over B0."""
-    cheap, plain = over(outcomes, "centred", "fed"), over(outcomes, "blt@0.1", "fed")
-    joining = {budget: over(outcomes, f"own+released@{budget}", "b0") for budget in BUDGETS}
-    worst = max(joining, key=lambda budget: joining[budget].value)
     named = {budget: f"{epsilon:g}, {power(delta)}" for budget, (epsilon, delta) in BUDGETS.items()}
-    claims = (
-        claim_below(
-            "privacy is cheap with calibrated noise (ours, not the paper's)",
-            "Priv/Fed at (2, 0.1) with blt, centred at a public point,",
-            cheap,
-            CHEAP,
-            f"Priv/Fed = {cheap} (clipped around zero: {plain})",
+    return Contents(
+        claims=(
+            below(
+                "privacy is cheap with calibrated noise (ours, not the paper's)",
+                "Priv/Fed at (2, 0.1) with blt, centred at a public point,",
+                CHEAP,
+                over("centred", "fed"),
+                found=words(
+                    "Priv/Fed = {centred} (clipped around zero: {plain})",
+                    centred=over("centred", "fed"),
+                    plain=over("blt@0.1", "fed"),
+                ),
+            ),
+            Hypothesis(
+                "joining hardly hurts (ours, not the paper's)",
+                f"own+released is at most {HARMLESS:g} times B0 at every (ε, δ)",
+                (Bar({text: over(f"own+released@{b}", "b0") for b, text in named.items()}, high=HARMLESS),),
+                "worst at (ε, δ) = ({where}): {worst}",
+            ),
         ),
-        Claim(
-            "joining hardly hurts (ours, not the paper's)",
-            f"own+released is at most {HARMLESS:g} times B0 at every (ε, δ)",
-            f"worst at (ε, δ) = ({named[worst]}): {joining[worst]}",
-            holds(joining[worst].value <= HARMLESS),
+        tables=(
+            Grid(
+                "Mechanisms at ε = 2: fairness regret at T, over Fed's",
+                ("mechanism", *(f"δ = {power(delta)}" for delta in DELTAS)),
+                [(name, *(_over_fed(f"{name}@{delta:g}") for delta in DELTAS)) for name in mechanisms()],
+            ),
+            Grid(
+                "What an agent decides from: fairness regret at T, over B0's",
+                ("ε, δ", *RULES),
+                [(text, *(over(f"{rule}@{b}", "b0") for rule in RULES)) for b, text in named.items()],
+                "released: the guarantee covers interactive use. own+released: the paper's narrower "
+                "guarantee (Definition 2).",
+            ),
+            Grid(
+                "Candidates for less cost at (2, 0.1), each over plain blt",
+                ("candidate", "fairness regret at T", "over plain blt"),
+                [(text, regret(key), over(key, "blt@0.1")) for key, (text, _) in REFINEMENTS.items()],
+            ),
         ),
     )
 
-    def over_fed(run: str) -> str:
-        return f"{regret(outcomes, run)}; {over(outcomes, run, 'fed').value:.2f} × Fed"
 
-    by_mechanism = Table(
-        "Mechanisms at ε = 2: fairness regret at T, over Fed's",
-        ("mechanism", *(f"δ = {power(delta)}" for delta in DELTAS)),
-        tuple((name, *(over_fed(f"{name}@{delta:g}") for delta in DELTAS)) for name in mechanisms()),
-    )
-    by_rule = Table(
-        "What an agent decides from: fairness regret at T, over B0's",
-        ("ε, δ", *RULES),
-        tuple(
-            (text, *(str(over(outcomes, f"{rule}@{budget}", "b0")) for rule in RULES))
-            for budget, text in named.items()
-        ),
-        "released: the guarantee covers interactive use. own+released: the paper's narrower guarantee "
-        "(Definition 2).",
-    )
-    refined = Table(
-        "Candidates for less cost at (2, 0.1), each over plain blt",
-        ("candidate", "fairness regret at T", "over plain blt"),
-        tuple(
-            (text, regret(outcomes, key), str(over(outcomes, key, "blt@0.1")))
-            for key, (text, _) in REFINEMENTS.items()
-        ),
-    )
-    return Scores(claims=claims, tables=(by_mechanism, by_rule, refined))
+def _over_fed(run: str) -> Measure:
+    return words("{regret}; {over.value:.2f} × Fed", regret=regret(run), over=over(run, "fed"))
 
 
 def plot(outcomes: Outcomes, _: Size) -> Iterator[Picture]:
@@ -154,12 +153,5 @@ def plot(outcomes: Outcomes, _: Size) -> Iterator[Picture]:
 
 QUESTION = "How much of the cost of privacy is the mechanism's, and can joining hurt?"
 EXPERIMENT = Experiment(
-    "exp5",
-    "Mechanisms and rules at equal (ε, δ)",
-    QUESTION,
-    runs,
-    score,
-    plot,
-    origin=OURS,
-    words=env.WORDS,
+    "exp5", "Mechanisms and rules at equal (ε, δ)", QUESTION, runs, contents, plot, OURS, env.WORDS
 )

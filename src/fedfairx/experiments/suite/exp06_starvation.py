@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,22 @@ import numpy as np
 from fedfairx.agent.algorithms import Algorithm, algorithm
 from fedfairx.agent.schedules import Paper
 from fedfairx.core.merit import Exponential
-from fedfairx.experiments.experiment import OURS, Experiment, Outcomes, Picture, Run, Size, glossary, regret
+from fedfairx.experiments.contents import (
+    Bar,
+    Contents,
+    Estimated,
+    Grid,
+    Hypothesis,
+    Measure,
+    mean,
+    regret,
+    seeds_of,
+    words,
+)
+from fedfairx.experiments.experiment import OURS, Experiment, Picture, Run, Size, glossary
+from fedfairx.experiments.outcomes import Outcomes
 from fedfairx.experiments.report import figures
-from fedfairx.experiments.scores import Claim, Scores, Table, estimate, holds, number
+from fedfairx.experiments.scores import number
 from fedfairx.experiments.suite.exp09_worlds import (
     MERIT,
     PAPER,
@@ -82,44 +95,78 @@ def over_fair(outcomes: Outcomes, size: Size, name: str, how: str) -> Array:
     return np.asarray(outcome.exposure / fair_shares(size, outcome.seeds.tolist()))
 
 
-def score(outcomes: Outcomes, size: Size) -> Scores:
+def contents(size: Size) -> Contents:
     """The last arm's share against its fair share."""
-    last = {(name, how): over_fair(outcomes, size, name, how)[:, -1] for name in POLICIES for how in HOWS}
-    rows = []
-    for (name, how), values in last.items():
-        exposure = outcomes[f"{name}, {how}"].exposure
-        shares = (str(estimate(each)) for each in (exposure[:, 0], exposure[:, -1], values))
-        label, worst = POLICIES[name][0], f"{values.min():.3f}"
-        rows.append((label, HOWS[how], *shares, worst, regret(outcomes, f"{name}, {how}")))
-    fair = fair_shares(size, outcomes[f"{MERIT}, alone"].seeds.tolist())
+
+    def last(name: str, how: str) -> Callable[[Outcomes], Array]:
+        return lambda outcomes: over_fair(outcomes, size, name, how)[:, -1]
+
+    def worst(name: str, how: str) -> Measure:
+        return lambda outcomes: f"{last(name, how)(outcomes).min():.3f}"
+
+    def share(name: str, how: str, rank: int) -> Measure:
+        return mean(lambda outcomes: outcomes[f"{name}, {how}"].exposure[:, rank])
+
+    def fair(rank: int) -> Measure:
+        seeds = f"{MERIT}, alone"
+        return lambda outcomes: number(
+            float(fair_shares(size, outcomes[seeds].seeds.tolist())[:, rank].mean())
+        )
+
+    def by_how(name: str) -> dict[str, Estimated]:
+        return {f"{name}_{how}": mean(last(name, how)) for how in HOWS}
+
     world = WORLD.scenario(size, "fed")
-    table = Table(
-        f"Exposure of {world.arms} arms that stay, by rank of merit; one agent alone or {world.agents} "
-        f"together, T = {number(world.horizon)}, {len(fair)} seeds",
-        (
-            "policy",
-            "agents learn",
-            "share of the best arm",
-            "share of the last arm",
-            "last arm, over its fair share",
-            "the same in the worst seed",
-            "fairness regret at T",
+    return Contents(
+        claims=(
+            Hypothesis(
+                "winner-takes-all starves arms, fair exposure does not (ours, not the paper's)",
+                f"of arms that stay, the last gets below {STARVED:g} of its fair share from LinUCB, and "
+                f"above {SERVED:g} of it from expected merit, alone and together",
+                (Bar(by_how("linucb"), high=STARVED), Bar(by_how(MERIT), low=SERVED)),
+                words(
+                    "alone and together: LinUCB {linucb_alone.value:.2f} and {linucb_fed.value:.2f}, the "
+                    "paper's rule {paper_alone.value:.2f} and {paper_fed.value:.2f}, expected merit "
+                    "{merit_alone.value:.2f} and {merit_fed.value:.2f} of the fair share",
+                    **by_how("linucb"),
+                    **by_how(PAPER),
+                    **by_how(MERIT),
+                ),
+            ),
         ),
-        tuple(rows),
-        f"Fair shares: best {number(float(fair[:, 0].mean()))}, last {number(float(fair[:, -1].mean()))}.",
+        tables=(
+            Grid(
+                words(
+                    f"Exposure of {world.arms} arms that stay, by rank of merit; one agent alone or "
+                    f"{world.agents} together, T = {number(world.horizon)}, {{seeds}} seeds",
+                    seeds=seeds_of(f"{MERIT}, alone"),
+                ),
+                (
+                    "policy",
+                    "agents learn",
+                    "share of the best arm",
+                    "share of the last arm",
+                    "last arm, over its fair share",
+                    "the same in the worst seed",
+                    "fairness regret at T",
+                ),
+                [
+                    (
+                        POLICIES[name][0],
+                        HOWS[how],
+                        share(name, how, 0),
+                        share(name, how, -1),
+                        mean(last(name, how)),
+                        worst(name, how),
+                        regret(f"{name}, {how}"),
+                    )
+                    for name in POLICIES
+                    for how in HOWS
+                ],
+                words("Fair shares: best {}, last {}.", fair(0), fair(-1)),
+            ),
+        ),
     )
-    starved = max(float(last["linucb", how].mean()) for how in HOWS)
-    served = min(float(last[MERIT, how].mean()) for how in HOWS)
-    means = {name: " and ".join(f"{last[name, how].mean():.2f}" for how in HOWS) for name in POLICIES}
-    claim = Claim(
-        "winner-takes-all starves arms, fair exposure does not (ours, not the paper's)",
-        f"of arms that stay, the last gets below {STARVED:g} of its fair share from LinUCB, and above "
-        f"{SERVED:g} of it from expected merit, alone and together",
-        f"alone and together: LinUCB {means['linucb']}, the paper's rule {means[PAPER]}, expected merit "
-        f"{means[MERIT]} of the fair share",
-        holds(starved < STARVED and served > SERVED),
-    )
-    return Scores(claims=(claim,), tables=(table,))
 
 
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
@@ -175,12 +222,5 @@ QUESTION = (
     "minimum share mend it?"
 )
 EXPERIMENT = Experiment(
-    "exp6",
-    "Starvation",
-    QUESTION,
-    runs,
-    score,
-    plot,
-    origin=OURS,
-    words=glossary("the paper's rule", "expected merit"),
+    "exp6", "Starvation", QUESTION, runs, contents, plot, OURS, glossary("the paper's rule", "expected merit")
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from fedfairx.agent.schedules import SCHEDULES, Paper, Schedule
 from fedfairx.experiments import world as env
-from fedfairx.experiments.experiment import OURS, Experiment, Outcomes, Picture, Run, Size, regret
+from fedfairx.experiments.contents import Bar, Contents, Grid, Hypothesis, Rows, regret, shown, syncs, words
+from fedfairx.experiments.experiment import OURS, Experiment, Picture, Run, Size
+from fedfairx.experiments.outcomes import Outcomes
 from fedfairx.experiments.report import figures
-from fedfairx.experiments.scores import Claim, Scores, Table, holds, number
+from fedfairx.experiments.scores import number
 from fedfairx.util.figure_style import COLOURS
 
 SAME_AS = {"determinant": "b1", "doubling": "b2"}  # Exp 2 has them under these names
@@ -44,39 +46,56 @@ def by_releases(outcomes: Outcomes, size: Size) -> dict[str, str]:
     }
 
 
-def near_best(outcomes: Outcomes, kind: str) -> float:
+def near_best(kind: str) -> Callable[[Outcomes], float]:
     """The fewest releases that come within a tenth of the least regret."""
-    found = [
-        (float(outcome.final().mean()), float(outcome.syncs.mean()))
-        for key, outcome in outcomes.items()
-        if key.startswith(kind)
-    ]
-    least = min(regret for regret, _ in found)
-    return min(releases for regret, releases in found if regret <= 1.1 * least)
+
+    def measure(outcomes: Outcomes) -> float:
+        tried = [
+            (float(outcome.final().mean()), float(outcome.syncs.mean()))
+            for key, outcome in outcomes.items()
+            if key.startswith(kind)
+        ]
+        least = min(regret for regret, _ in tried)
+        return min(releases for regret, releases in tried if regret <= 1.1 * least)
+
+    return measure
 
 
-def score(outcomes: Outcomes, size: Size) -> Scores:
+def contents(size: Size) -> Contents:
     """Regret by number of releases; how few releases come within a tenth of the best."""
-    fed, printed = near_best(outcomes, "fed"), float(outcomes["fed, paper"].syncs.mean())
-    claim = Claim(
-        "far fewer releases do as well (ours, not the paper's)",
-        "a schedule with a tenth of the printed schedule's releases is within a tenth of Fed's least regret",
-        f"within a tenth of the least regret: Fed with {number(fed)} releases, Priv with "
-        f"{number(near_best(outcomes, 'priv'))}; the printed schedule makes {number(printed)}",
-        holds(fed <= 0.1 * printed),
+    fed, priv = (near_best(kind) for kind in KINDS)
+    printed = syncs("fed, paper")
+    alone = regret("never")
+
+    def rows(outcomes: Outcomes) -> Rows:
+        for name, releases in by_releases(outcomes, size).items():
+            yield name, releases, *(regret(f"{kind}, {name}") for kind in KINDS)
+
+    return Contents(
+        claims=(
+            Hypothesis(
+                "far fewer releases do as well (ours, not the paper's)",
+                "a schedule with a tenth of the printed schedule's releases is within a tenth of Fed's least "
+                "regret",
+                (Bar({"": lambda outcomes: fed(outcomes) / printed(outcomes)}, high=0.1),),
+                words(
+                    "within a tenth of the least regret: Fed with {fed} releases, Priv with {priv}; the "
+                    "printed schedule makes {printed}",
+                    fed=shown(fed),
+                    priv=shown(priv),
+                    printed=shown(printed),
+                ),
+            ),
+        ),
+        tables=(
+            Grid(
+                "Fairness regret at T by schedule",
+                ("schedule", "releases", "Fed", "Priv (blt)"),
+                lambda outcomes: [("never (B0)", "0", alone, alone), *rows(outcomes)],
+            ),
+        ),
+        notes=("The determinant schedule reads the data; with it Priv is NOT private end to end.",),
     )
-    rows = (
-        (name, releases, *(regret(outcomes, f"{kind}, {name}") for kind in KINDS))
-        for name, releases in by_releases(outcomes, size).items()
-    )
-    alone = regret(outcomes, "never")
-    table = Table(
-        "Fairness regret at T by schedule",
-        ("schedule", "releases", "Fed", "Priv (blt)"),
-        (("never (B0)", "0", alone, alone), *rows),
-    )
-    note = "The determinant schedule reads the data; with it Priv is NOT private end to end."
-    return Scores(claims=(claim,), tables=(table,), notes=(note,))
 
 
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
@@ -107,13 +126,4 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
 
 
 QUESTION = "How many releases does the gain of learning together need?"
-EXPERIMENT = Experiment(
-    "exp7",
-    "Communication",
-    QUESTION,
-    runs,
-    score,
-    plot,
-    origin=OURS,
-    words=env.WORDS,
-)
+EXPERIMENT = Experiment("exp7", "Communication", QUESTION, runs, contents, plot, OURS, env.WORDS)

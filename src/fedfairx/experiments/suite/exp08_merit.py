@@ -8,9 +8,11 @@ import numpy as np
 
 from fedfairx.core.merit import Exponential
 from fedfairx.experiments import world as env
-from fedfairx.experiments.experiment import OURS, Experiment, Outcomes, Picture, Run, Size, over, regret
+from fedfairx.experiments.contents import Contents, Estimated, Grid, below, over, regret, words
+from fedfairx.experiments.experiment import OURS, Experiment, Picture, Run, Size
+from fedfairx.experiments.outcomes import Outcomes
 from fedfairx.experiments.report import figures
-from fedfairx.experiments.scores import Scores, Table, claim_below, ratio
+from fedfairx.experiments.scores import ratio
 from fedfairx.util.arrays import Array
 from fedfairx.util.figure_style import COLOURS, thousands
 
@@ -38,27 +40,37 @@ def apart(outcomes: Outcomes, name: str) -> Array:
     return np.asarray(sum(share * final for share, final in zip(shares, finals, strict=True)))
 
 
-def score(outcomes: Outcomes, _: Size) -> Scores:
+def contents(_: Size) -> Contents:
     """Fed/B0 and Priv/B0 by steepness and in the mixed federation."""
-    rows = tuple(
-        (
-            which,
-            *(regret(outcomes, f"{name}, {which}") for name in ALGORITHMS),
-            *(str(over(outcomes, f"{name}, {which}", f"b0, {which}")) for name in ("fed", "priv")),
-        )
-        for which in (*(f"{c:g}" for c in STEEPNESSES), "mixed")
+
+    def mixed(name: str) -> Estimated:
+        return lambda outcomes: ratio(outcomes[f"{name}, mixed"].final(), apart(outcomes, name))
+
+    return Contents(
+        claims=(
+            below(
+                "agents with different merits can learn together (ours, not the paper's)",
+                "Fed's regret in the mixed federation, over each agent's among its own kind,",
+                1.1,
+                mixed("fed"),
+                found=words("Fed {fed}, Priv {priv}", fed=mixed("fed"), priv=mixed("priv")),
+            ),
+        ),
+        tables=(
+            Grid(
+                "Fairness regret at T by merit",
+                ("steepness c of exp(c μ)", "B0", "Fed", "Priv (blt)", "Fed / B0", "Priv / B0"),
+                [
+                    (
+                        which,
+                        *(regret(f"{name}, {which}") for name in ALGORITHMS),
+                        *(over(f"{name}, {which}", f"b0, {which}") for name in ("fed", "priv")),
+                    )
+                    for which in (*(f"{c:g}" for c in STEEPNESSES), "mixed")
+                ],
+            ),
+        ),
     )
-    columns = ("steepness c of exp(c μ)", "B0", "Fed", "Priv (blt)", "Fed / B0", "Priv / B0")
-    fed, priv = (ratio(outcomes[f"{name}, mixed"].final(), apart(outcomes, name)) for name in ("fed", "priv"))
-    claim = claim_below(
-        "agents with different merits can learn together (ours, not the paper's)",
-        "Fed's regret in the mixed federation, over each agent's among its own kind,",
-        fed,
-        1.1,
-        f"Fed {fed}, Priv {priv}",
-    )
-    table = Table("Fairness regret at T by merit", columns, rows)
-    return Scores(claims=(claim,), tables=(table,))
 
 
 def plot(outcomes: Outcomes, _: Size) -> Iterator[Picture]:
@@ -87,13 +99,4 @@ def plot(outcomes: Outcomes, _: Size) -> Iterator[Picture]:
 
 
 QUESTION = "How does regret depend on the steepness of merit, and may agents differ in it?"
-EXPERIMENT = Experiment(
-    "exp8",
-    "Merit",
-    QUESTION,
-    runs,
-    score,
-    plot,
-    origin=OURS,
-    words=env.WORDS,
-)
+EXPERIMENT = Experiment("exp8", "Merit", QUESTION, runs, contents, plot, OURS, env.WORDS)

@@ -3,40 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedfairx.experiments import world as env
-from fedfairx.experiments.experiment import (
-    METRICS,
-    OURS,
-    Experiment,
-    Outcomes,
-    Picture,
-    Run,
-    Size,
-    glossary,
+from fedfairx.experiments.contents import (
+    Bar,
+    Contents,
+    Estimated,
+    Grid,
+    Hypothesis,
+    Measure,
+    below,
     over,
     regret,
+    seeds_of,
+    words,
 )
+from fedfairx.experiments.experiment import OURS, Experiment, Picture, Run, Size, glossary
+from fedfairx.experiments.outcomes import METRICS, REWARD, Outcomes
 from fedfairx.experiments.report import figures
 from fedfairx.experiments.report.figures import power
-from fedfairx.experiments.scores import (
-    Claim,
-    Estimate,
-    Scores,
-    Table,
-    Verdict,
-    below,
-    claim_below,
-    holds,
-    number,
-)
+from fedfairx.experiments.scores import number, side
 from fedfairx.experiments.suite import exp09_worlds as worlds
-from fedfairx.experiments.suite.exp09_late import late_figure, late_runs, late_scores
+from fedfairx.experiments.suite.exp09_late import late_claims, late_figure, late_grids, late_runs
 from fedfairx.experiments.suite.exp09_worlds import HOWS, MERIT, ONE_HOT, PAPER, RULES, WORLDS, key, rules_of
 from fedfairx.util.arrays import Array
 from fedfairx.util.figure_style import End, round_axis, thousands
@@ -74,9 +67,9 @@ def paper_runs(size: Size) -> Iterator[Run]:
         yield Run(key("paper", rule, how), env.scenario(size), algorithm, given, least)
 
 
-def against(outcomes: Outcomes, world: str, how: str, rule: str = MERIT, other: str = PAPER) -> Estimate:
+def against(world: str, how: str, rule: str = MERIT, other: str = PAPER) -> Estimated:
     """Fairness regret of a rule over that of another, by default the paper's at half its radius."""
-    return over(outcomes, key(world, rule, how), key(world, other, how))
+    return over(key(world, rule, how), key(world, other, how))
 
 
 def weakest_after(outcomes: Outcomes, rule: str, first: int) -> Array:
@@ -87,168 +80,207 @@ def weakest_after(outcomes: Outcomes, rule: str, first: int) -> Array:
     return outcome.weakest[:, points]
 
 
-def score(outcomes: Outcomes, size: Size) -> Scores:
+def least_mean(rule: str) -> Callable[[Outcomes], float]:
+    """The least share of the weakest arm over what it is due, of the mean over seeds."""
+    return lambda outcomes: float(weakest_after(outcomes, rule, SERVED_FROM).mean(axis=0).min())
+
+
+def least_seed(rule: str) -> Callable[[Outcomes], float]:
+    """The same of the unluckiest seed, in later rounds."""
+    return lambda outcomes: float(weakest_after(outcomes, rule, NEVER_FROM).min())
+
+
+def contents(size: Size) -> Contents:
     """Expected merit against optimism: in the paper's world, among arms that stay, where it might fail."""
-    late, joined = late_scores(outcomes), joining_scores(outcomes, size)
-    return Scores(
-        claims=(
-            *_paper_claims(outcomes),
-            *_one_hot_claims(outcomes),
-            _worst(outcomes),
-            *late.claims,
-            *joined.claims,
-        ),
+    return Contents(
+        claims=(*_PAPER_CLAIMS, *_ONE_HOT_CLAIMS, _NEVER_WORSE, *late_claims(), _joining_claim(size)),
         tables=(
-            _paper_table(outcomes, size),
-            *(_table(outcomes, how) for how in HOWS),
-            _weakest_table(outcomes),
-            *late.tables,
-            *joined.tables,
+            _paper_grid(size),
+            *(_worlds_grid(how) for how in HOWS),
+            _WEAKEST_GRID,
+            *late_grids(),
+            _joining_grid(size),
         ),
-        notes=(_beside_greedy(outcomes), *joined.notes),
-        headline=headline(outcomes, size),
+        notes=(_beside_greedy, lambda outcomes: _pays(outcomes, size)),
+        headline=words(
+            "Showing each arm in proportion to its expected merit, and not, as the paper's rule does, to its "
+            "merit under the most promising of the plausible parameters, leaves of the fairness regret after "
+            f"{number(size.horizon)} rounds {{alone:.0f}} % {HOWS['alone']}, {{fed:.0f}} % "
+            f"{HOWS['fed']} and {{priv:.0f}} % {HOWS['priv']}. Of eight arms that stay, the weakest sinks "
+            "to {theirs:.2f} of its fair share under the paper's rule, and to {ours:.2f} under ours "
+            f"(the least after round {number(SERVED_FROM)}, means over seeds).",
+            **{how: _percent(how) for how in HOWS},
+            theirs=least_mean(PAPER),
+            ours=least_mean(MERIT),
+        ),
     )
 
 
-def headline(outcomes: Outcomes, size: Size) -> str:
-    """What was found, in a few sentences."""
-    parts = [f"{100 * against(outcomes, 'paper', how).value:.0f} % {text}" for how, text in HOWS.items()]
-    least = {rule: weakest_after(outcomes, rule, SERVED_FROM).mean(axis=0).min() for rule in (PAPER, MERIT)}
-    return (
-        "Showing each arm in proportion to its expected merit, and not, as the paper's rule does, to its "
-        "merit under the most promising of the plausible parameters, leaves of the fairness regret after "
-        f"{number(size.horizon)} rounds {', '.join(parts[:-1])} and {parts[-1]}. Of eight arms that "
-        "stay, the weakest sinks to "
-        f"{least[PAPER]:.2f} of its fair share under the paper's rule, and to {least[MERIT]:.2f} under ours "
-        f"(the least after round {number(SERVED_FROM)}, means over seeds)."
-    )
+def _percent(how: str) -> Callable[[Outcomes], float]:
+    return lambda outcomes: 100 * against("paper", how)(outcomes).value
 
 
-def _paper_claims(outcomes: Outcomes) -> Iterator[Claim]:
-    for how, text, prefix in (("alone", "alone", ""), ("fed", "together", "fed-")):
-        yield claim_below(
+_PAPER_CLAIMS = (
+    *(
+        below(
             f"expected merit has at most a quarter of optimism's fairness regret, {text} (ours, not the "
             "paper's)",
             f"{prefix}fairx-bayes over {prefix}fairx-linucb",
-            against(outcomes, "paper", how),
             QUARTER,
+            against("paper", how),
         )
-    pooled = over(outcomes, key("paper", MERIT, "fed"), key("paper", MERIT, "alone"))
-    yield claim_below(
+        for how, text, prefix in (("alone", "alone", ""), ("fed", "together", "fed-"))
+    ),
+    below(
         "expected merit gains from learning together as optimism does (ours, not the paper's)",
         "fed-fairx-bayes over fairx-bayes",
-        pooled,
         POOLED,
-        f"{pooled}; perfect pooling would give 1/√m = {1 / math.sqrt(env.AGENTS):.3f}",
-    )
+        over(key("paper", MERIT, "fed"), key("paper", MERIT, "alone")),
+        found=f"{{each}}; perfect pooling would give 1/√m = {1 / math.sqrt(env.AGENTS):.3f}",
+    ),
+)
 
 
-def _one_hot_claims(outcomes: Outcomes) -> Iterator[Claim]:
-    wide, narrow = (against(outcomes, ONE_HOT, "alone", other=rule) for rule in (worlds.WIDE, PAPER))
-    yield claim_below(
+def _starved(rule: str) -> Callable[[Outcomes], int]:
+    """The number of seeds in which the weakest arm is below the limit."""
+    return lambda outcomes: int((weakest_after(outcomes, rule, NEVER_FROM).min(axis=1) < NEVER_BELOW).sum())
+
+
+_ONE_HOT_CLAIMS = (
+    below(
         "of eight arms that stay, a fifth of optimism's fairness regret (ours, not the paper's)",
         "it over the paper's rule",
-        max(wide, narrow, key=lambda found: found.high),
         FIFTH,
-        f"radius × 1: {wide}, radius × 0.5: {narrow}",
+        {
+            "radius × 1": against(ONE_HOT, "alone", other=worlds.WIDE),
+            "radius × 0.5": against(ONE_HOT, "alone"),
+        },
         note=" at either radius",
-    )
-    served = weakest_after(outcomes, MERIT, SERVED_FROM).mean(axis=0).min()
-    lows, theirs = (weakest_after(outcomes, rule, NEVER_FROM).min(axis=1) for rule in (MERIT, PAPER))
-    yield Claim(
+    ),
+    Hypothesis(
         "the weakest of eight arms that stay is not starved (ours, not the paper's)",
         f"of its fair share, at least {SERVED:g} at every point after round {number(SERVED_FROM)}, "
         f"mean over seeds, and at least {NEVER_BELOW:g} in every seed after round {number(NEVER_FROM)}",
-        f"least on the mean {served:.2f}, least of a seed {lows.min():.2f}; below {NEVER_BELOW:g} "
-        f"in {(lows < NEVER_BELOW).sum()} of {lows.size} seeds (the paper's rule, radius × 0.5: "
-        f"{(theirs < NEVER_BELOW).sum()}, least {theirs.min():.2f})",
-        holds(served >= SERVED and lows.min() >= NEVER_BELOW),
-    )
-
-
-def _worst(outcomes: Outcomes) -> Claim:
-    """Where expected merit does worst against the paper's rule at half its radius."""
-    found = {
-        f"{world.label}, {HOWS[how]}": against(outcomes, name, how)
-        for name, world in WORLDS.items()
-        for how in HOWS
-    }
-    worse = [f"{where}: {item}" for where, item in found.items() if item.low > 1]
-    worst = max(found, key=lambda where: found[where].value)
-    return Claim(
-        "in no world is expected merit worse than the paper's rule (ours, not the paper's)",
-        f"nowhere in Exp 9's {len(WORLDS)} worlds, alone, together or private, does the 95 % interval of its "
-        "fairness regret over the paper's rule's (radius × 0.5) lie above 1",
-        f"worse in: {'; '.join(worse)}" if worse else f"worst: {worst}: {found[worst]}",
-        holds(not worse),
-    )
+        (Bar({"": least_mean(MERIT)}, low=SERVED), Bar({"": least_seed(MERIT)}, low=NEVER_BELOW)),
+        words(
+            "least on the mean {mean:.2f}, least of a seed {seed:.2f}; below "
+            f"{NEVER_BELOW:g} in {{starved}} of {{seeds}} seeds (the paper's rule, radius × 0.5: {{theirs}}, "
+            "least {least:.2f})",
+            mean=least_mean(MERIT),
+            seed=least_seed(MERIT),
+            starved=_starved(MERIT),
+            seeds=seeds_of(key(ONE_HOT, MERIT, "alone")),
+            theirs=_starved(PAPER),
+            least=least_seed(PAPER),
+        ),
+    ),
+)
+_NEVER_WORSE = Hypothesis(
+    "in no world is expected merit worse than the paper's rule (ours, not the paper's)",
+    f"nowhere in Exp 9's {len(WORLDS)} worlds, alone, together or private, does the 95 % interval of its "
+    "fairness regret over the paper's rule's (radius × 0.5) lie above 1",
+    (
+        Bar(
+            {
+                f"{world.label}, {HOWS[how]}": against(name, how)
+                for name, world in WORLDS.items()
+                for how in HOWS
+            },
+            high=1.0,
+            by="doubt",
+        ),
+    ),
+    "worst: {where}: {worst}",
+    refuted="worse in: {outside}",
+)
 
 
 def _beside_greedy(outcomes: Outcomes) -> str:
     """Where expected merit and its mere point estimate differ beyond chance."""
-    found = []
+    differ = []
     for (name, world), how in product(WORLDS.items(), ("alone", "fed")):
-        item = against(outcomes, name, how, other=worlds.GREEDY)
-        if item.high < 1 or item.low > 1:
-            found.append(f"{world.label}, {HOWS[how]}: {item}")
+        ratio = against(name, how, other=worlds.GREEDY)(outcomes)
+        if side(ratio, 1.0) != "across":
+            differ.append(f"{world.label}, {HOWS[how]}: {ratio}")
     return (
         "Greedy takes the estimate for the truth. Where contexts and the fair policy itself explore, that "
         "does as well as expected merit; the 95 % interval of expected merit's regret over greedy's excludes "
-        f"1 in: {'; '.join(found) or 'no world'}."
+        f"1 in: {'; '.join(differ) or 'no world'}."
     )
 
 
-def _paper_table(outcomes: Outcomes, size: Size) -> Table:
-    seeds = outcomes[key("paper", MERIT, "alone")].seeds.size
-    return Table(
-        f"The paper's world at T = {number(size.horizon)}, m = {env.AGENTS}, {seeds} seeds",
+def _paper_grid(size: Size) -> Grid:
+    return Grid(
+        words(
+            f"The paper's world at T = {number(size.horizon)}, m = {env.AGENTS}, {{seeds}} seeds",
+            seeds=seeds_of(key("paper", MERIT, "alone")),
+        ),
         ("rule", "agents learn", "fairness regret", "reward regret"),
-        tuple(
-            (
-                RULES[rule].label,
-                text,
-                *(regret(outcomes, key("paper", rule, how), metric) for metric in METRICS),
-            )
+        [
+            (RULES[rule].label, text, *(regret(key("paper", rule, how), metric) for metric in METRICS))
             for rule in (PAPER, MERIT)
             for how, text in HOWS.items()
-        ),
+        ],
         "Private from the releases alone, records centred at the middle of their public box. Reward regret "
         "is against the fair policy: optimism earns more than its fair share by favouring good arms.",
     )
 
 
-def _table(outcomes: Outcomes, how: str) -> Table:
+def _worlds_grid(how: str) -> Grid:
     """Fairness regret of every rule in every world, and reward regret behind it."""
-    rules, rows = rules_of(how), []
-    for name, world in WORLDS.items():
-        keys = [key(name, rule, how) for rule in rules]
-        size = f"{number(outcomes[keys[-1]].rounds[-1])} × {1 if how == 'alone' else world.agents}"
-        cells = (
-            f"{regret(outcomes, run)}; {number(outcomes[run].reward_regret[:, -1].mean())}" for run in keys
-        )
-        rows.append((world.label, size, *cells))
+    rules = rules_of(how)
+
+    def rounds(run: str) -> Measure:
+        return lambda outcomes: number(outcomes[run].rounds[-1])
+
+    def mean(run: str) -> Measure:
+        return lambda outcomes: number(outcomes[run].final(REWARD).mean())
+
+    def both(run: str) -> Measure:
+        return words("{fairness}; {reward}", fairness=regret(run), reward=mean(run))
+
     decide_from = "; ".join(f"{RULES[rule].label}: {text}" for rule, text in worlds.DECIDE_FROM.items())
-    seeds = outcomes[key(ONE_HOT, MERIT, how)].seeds.size
-    return Table(
-        f"Fairness regret [95 % interval]; reward regret. Agents learn {HOWS[how]}; {seeds} seeds",
+    fewer = " and ".join(RULES[rule].label for rule in rules if rule not in worlds.JUDGED)
+    return Grid(
+        words(
+            f"Fairness regret [95 % interval]; reward regret. Agents learn {HOWS[how]}; {{seeds}} seeds",
+            seeds=seeds_of(key(ONE_HOT, MERIT, how)),
+        ),
         ("world", "T × m", *(RULES[rule].label for rule in rules)),
-        tuple(rows),
-        f"{decide_from}." if how == "priv" else "",
+        [
+            (
+                world.label,
+                words(
+                    f"{{rounds}} × {1 if how == 'alone' else world.agents}",
+                    rounds=rounds(key(name, MERIT, how)),
+                ),
+                *(both(key(name, rule, how)) for rule in rules),
+            )
+            for name, world in WORLDS.items()
+        ],
+        f"{decide_from}."
+        if how == "priv"
+        else f"At full size {fewer} have {worlds.FEWER} seeds, except alone among arms without features.",
     )
 
 
-def _weakest_table(outcomes: Outcomes) -> Table:
-    def halves(world: str, rule: str) -> str:
+def _halves(world: str, rule: str) -> Measure:
+    """What the weakest arm is shown in the first half of the rounds, and in the second."""
+
+    def measure(outcomes: Outcomes) -> str:
         values = outcomes[key(world, rule, "alone")].weakest
         split = np.array_split(values, 2, axis=1) if values.shape[1] > 1 else [values, values]
         return " → ".join(f"{np.nanmean(half):.2f}" for half in split)
 
-    return Table(
-        "What the weakest arm is shown over what it is due, alone: first half → second half of the rounds",
-        ("world", *(rule.label for rule in RULES.values())),
-        tuple((world.label, *(halves(name, rule) for rule in RULES)) for name, world in WORLDS.items()),
-        "Where contexts are redrawn every round, the weakest is the arm that is last in its round.",
-    )
+    return measure
+
+
+_WEAKEST_GRID = Grid(
+    "What the weakest arm is shown over what it is due, alone: first half → second half of the rounds",
+    ("world", *(rule.label for rule in RULES.values())),
+    [(world.label, *(_halves(name, rule) for rule in RULES)) for name, world in WORLDS.items()],
+    "Where contexts are redrawn every round, the weakest is the arm that is last in its round.",
+)
 
 
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
@@ -264,14 +296,14 @@ def summary_figure(outcomes: Outcomes, size: Size) -> Picture:
     """Fairness regret of the two rules; the weakest arm's share over time."""
     figure, (bars, share) = figures.canvas(panels=2, width=7.8, height=3.4)
     ends = []
-    for rule, side in ((PAPER, -0.19), (MERIT, 0.19)):
+    for rule, shift in ((PAPER, -0.19), (MERIT, 0.19)):
         label, colour = RULES[rule].label.partition(",")[0], RULES[rule].colour
         for place, how in enumerate(HOWS):
             values = outcomes[key("paper", rule, how)].final()
             named = label if place == 0 else None
-            figures.draw_bar(bars, place + side, values, 0.92 * 0.38, colour, label=named)
+            figures.draw_bar(bars, place + shift, values, 0.92 * 0.38, colour, label=named)
             text = number(float(f"{values.mean():.3g}"))
-            at = (place + side, values.mean() + float(figures.error_bar(values)))
+            at = (place + shift, values.mean() + float(figures.error_bar(values)))
             bars.annotate(text, at, (0, 2), textcoords="offset points", ha="center", fontsize=8)
         outcome = outcomes[key(ONE_HOT, rule, "alone")]
         ends.append(figures.draw_curve(share, outcome.rounds, outcome.weakest, label, colour))
@@ -314,7 +346,7 @@ def worlds_figure(outcomes: Outcomes) -> Picture:
         rules = [rule for rule in rules_of(how) if rule != PAPER]
         for i, name in enumerate(rules):
             rule, at = RULES[name], places + 0.13 * ((len(rules) - 1) / 2 - i)
-            values, reach = figures.error_bars([against(outcomes, world, how, name) for world in WORLDS])
+            values, reach = figures.error_bars([against(world, how, name)(outcomes) for world in WORLDS])
             style: dict[str, Any] = {"color": rule.colour, "marker": rule.marker, "label": rule.label}
             axes.errorbar(values, at, xerr=reach, ms=5, lw=0, elinewidth=1.1, **style)
         axes.axvline(1.0, color=RULES[PAPER].colour, lw=1.1, ls="--")
@@ -373,14 +405,18 @@ def joined_key(horizon: int, epsilon: float, delta: float, agents: int = env.AGE
     return f"{agents} joined for {horizon}, ε={epsilon:g}, δ={delta:g}"
 
 
+def _joining_seeds(size: Size, horizon: int, agents: int) -> int:
+    """A large federation has as many agents to average over as a small one has seeds."""
+    return worlds.least_seeds(size) if agents * horizon <= env.AGENTS * SHORT else 0
+
+
 def joining_runs(size: Size) -> Iterator[Run]:
     """Expected merit alone, and with own+released for every budget; short federations of three sizes."""
     settings = [(horizon, env.AGENTS) for horizon in horizons(size)]
     settings += [(horizons(size)[0], agents) for agents in CROWDS if agents != env.AGENTS]
     for horizon, agents in settings:
         world = env.scenario(size, horizon=horizon, agents=agents)
-        # A large federation has as many agents to average over as a small one has seeds.
-        least = worlds.least_seeds(size) if agents * horizon <= env.AGENTS * SHORT else 0
+        least = _joining_seeds(size, horizon, agents)
         yield Run(alone_key(horizon, agents), world, "fairx-bayes", {}, least)
         for delta, epsilon in product(DELTAS if agents == env.AGENTS else (CROWD_DELTA,), EPSILONS):
             private = {"epsilon": epsilon, "delta": delta, "decide_from": "own+released"}
@@ -388,40 +424,48 @@ def joining_runs(size: Size) -> Iterator[Run]:
             yield Run(name, world, "priv-fairx-bayes", private, least)
 
 
-def joining_scores(outcomes: Outcomes, size: Size) -> Scores:
-    """The ratio to learning alone for every T, ε and δ; the worst decides."""
-    ratios = {
-        (horizon, delta, epsilon): over(outcomes, joined_key(horizon, epsilon, delta), alone_key(horizon))
+def _joining(size: Size) -> dict[tuple[float, float, int], Estimated]:
+    """Joining over learning alone, by δ, ε and T."""
+    return {
+        (delta, epsilon, horizon): over(joined_key(horizon, epsilon, delta), alone_key(horizon))
         for horizon, delta, epsilon in product(horizons(size), DELTAS, EPSILONS)
     }
-    worst = max(ratios, key=lambda which: ratios[which].value)
-    found = {below(item, HARMLESS) for item in ratios.values()}
-    verdicts: tuple[Verdict, ...] = ("does not hold", "undecided", "holds")
-    claim = Claim(
+
+
+def _joining_claim(size: Size) -> Hypothesis:
+    """The ratio to learning alone for every T, ε and δ."""
+    named = {
+        f"T = {number(horizon)}, (ε, δ) = ({epsilon:g}, {power(delta)})": ratio
+        for (delta, epsilon, horizon), ratio in _joining(size).items()
+    }
+    return Hypothesis(
         "joining hardly hurts, also at (0.1, 10⁻⁶) (expected merit; ours, not the paper's)",
         f"own+released over learning alone: its 95 % interval lies below {HARMLESS:g} for every T, ε and δ",
-        f"worst at T = {number(worst[0])}, (ε, δ) = ({worst[2]:g}, {power(worst[1])}): "
-        f"{_precise(ratios[worst])}",
-        next(item for item in verdicts if item in found),
+        (Bar(named, high=HARMLESS, by="interval"),),
+        f"worst at {{where}}: {_precise('worst')}",
     )
-    seeds = {horizon: outcomes[alone_key(horizon)].seeds.size for horizon in horizons(size)}
-    table = Table(
+
+
+def _joining_grid(size: Size) -> Grid:
+    ratios, long = _joining(size), horizons(size)
+    seeds = {horizon: max(size.seeds, _joining_seeds(size, horizon, env.AGENTS)) for horizon in long}
+    return Grid(
         "Joining a private federation of ten: fairness regret at T over that of learning alone",
         ("ε, δ", *(f"T = {number(horizon)} ({count} seeds)" for horizon, count in seeds.items())),
-        tuple(
+        [
             (
                 f"{epsilon:g}, {power(delta)}",
-                *(_precise(ratios[horizon, delta, epsilon]) for horizon in seeds),
+                *(words(_precise("it"), it=ratios[delta, epsilon, horizon]) for horizon in long),
             )
             for delta, epsilon in product(DELTAS, EPSILONS)
-        ),
+        ],
         "Expected merit, own+released: the agent's own exact data and the others' releases by their worth.",
     )
-    return Scores(claims=(claim,), tables=(table,), notes=(_pays(outcomes, size),))
 
 
-def _precise(found: Estimate) -> str:
-    return f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"
+def _precise(field: str) -> str:
+    """The template of an estimate with three decimals."""
+    return f"{{{field}.value:.3f}} [{{{field}.low:.3f}}, {{{field}.high:.3f}}]"
 
 
 def over_time(outcomes: Outcomes, horizon: int) -> dict[float, Array]:
@@ -468,7 +512,7 @@ def joining_figure(outcomes: Outcomes, size: Size) -> Picture:
     labels = []
     for agents, colour in CROWDS.items():
         joined = [joined_key(short, epsilon, CROWD_DELTA, agents) for epsilon in EPSILONS]
-        values, reach = figures.error_bars([over(outcomes, run, alone_key(short, agents)) for run in joined])
+        values, reach = figures.error_bars([over(run, alone_key(short, agents))(outcomes) for run in joined])
         crowd.errorbar(list(EPSILONS), values, yerr=reach, color=colour, marker="o", ms=4.5, capsize=2.5)
         labels.append((values[-1], f"{agents} agents", colour))
     figures.plain_log(crowd.xaxis, list(EPSILONS))
@@ -498,8 +542,8 @@ EXPERIMENT = Experiment(
     "How to explore fairly",
     QUESTION,
     runs,
-    score,
+    contents,
     plot,
-    origin=OURS,
-    words=glossary("the paper's rule", "expected merit"),
+    OURS,
+    glossary("the paper's rule", "expected merit"),
 )

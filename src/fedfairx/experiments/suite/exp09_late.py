@@ -15,9 +15,22 @@ from typing import Any
 import numpy as np
 
 from fedfairx.core.posterior import Prior
-from fedfairx.experiments.experiment import Outcomes, Picture, Run, Size, over, regret
+from fedfairx.experiments.contents import (
+    Bar,
+    Estimated,
+    Grid,
+    Hypothesis,
+    below,
+    mean,
+    over,
+    regret,
+    seeds_of,
+    words,
+)
+from fedfairx.experiments.experiment import Picture, Run, Size
+from fedfairx.experiments.outcomes import Outcomes
 from fedfairx.experiments.report import figures
-from fedfairx.experiments.scores import Claim, Estimate, Scores, Table, claim_below, estimate, holds, number
+from fedfairx.experiments.scores import number
 from fedfairx.experiments.suite.exp09_worlds import (
     GREEDY,
     MERIT,
@@ -88,109 +101,93 @@ def late_runs(size: Size) -> Iterator[Run]:
         yield Run(late_key(kind, delay, rule), scenario, algorithm, given, least_seeds(size))
 
 
-def ours_over(outcomes: Outcomes, kind: str, delay: int, rule: str) -> Estimate:
+def ours_over(kind: str, delay: int, rule: str) -> Estimated:
     """Fairness regret of expected merit over that of another rule."""
-    return over(outcomes, late_key(kind, delay, MERIT), late_key(kind, delay, rule))
+    return over(late_key(kind, delay, MERIT), late_key(kind, delay, rule))
 
 
-def silent_share(outcomes: Outcomes, delay: int, rule: str) -> Estimate:
+def silent_share(delay: int, rule: str) -> Estimated:
     """The mean share of the action whose rewards never come, over the average share."""
-    return estimate(ALIKE * outcomes[late_key(SILENT, delay, rule)].exposure[:, -1])
+    return mean(lambda outcomes: ALIKE * outcomes[late_key(SILENT, delay, rule)].exposure[:, -1])
 
 
-def late_scores(outcomes: Outcomes) -> Scores:
+def late_claims() -> tuple[Hypothesis, ...]:
     """Ours against the rule before, by world; the silent action; where another rule is better."""
-    return Scores(
-        claims=(
-            _against_before(
-                outcomes,
-                (SIGNS, NEGATIVE),
-                LESS,
-                "late rewards: where long rows are not better, less regret than before saturation (ours, not "
-                "the paper's)",
+
+    def before(kinds: tuple[str, ...], limit: float, statement: str) -> Hypothesis:
+        ratios = {
+            f"{KINDS[kind][0]}, {when(delay)}": ours_over(kind, delay, BEFORE)
+            for kind, delay in product(kinds, DELAYS)
+            if delay
+        }
+        name = f"late rewards: {statement} before saturation (ours, not the paper's)"
+        return below(name, "its regret over that before", limit, ratios, note=" in each world")
+
+    shares = {when(delay): silent_share(delay, MERIT) for delay in DELAYS}
+    others = [rule for rule in LATE_RULES if rule != MERIT]
+    return (
+        before((SIGNS, NEGATIVE), LESS, "where long rows are not better, less regret than"),
+        before((JOINING,), NEWCOMER, "with newcomers, much less regret than"),
+        before((POSITIVE,), MORE, "where long rows are better, not much more regret than"),
+        below(
+            "an action whose rewards never come is not favoured (ours, not the paper's)",
+            "its share over the average share",
+            MOST_SHARE,
+            shares,
+            found=words(
+                "; ".join(f"{name}: {{}}" for name in shares) + " (before: {}, {}, {})",
+                *shares.values(),
+                *(silent_share(delay, BEFORE) for delay in DELAYS),
             ),
-            _against_before(
-                outcomes,
-                (JOINING,),
-                NEWCOMER,
-                "late rewards: with newcomers, much less regret than before saturation (ours, not the "
-                "paper's)",
-            ),
-            _against_before(
-                outcomes,
-                (POSITIVE,),
-                MORE,
-                "late rewards: where long rows are better, not much more regret than before saturation "
-                "(ours, not the paper's)",
-            ),
-            _silent_claim(outcomes),
-            _nowhere_worse(outcomes),
+            note=" at every delay",
         ),
-        tables=(_regret_table(outcomes), _silent_table(outcomes)),
-    )
-
-
-def _against_before(outcomes: Outcomes, kinds: tuple[str, ...], limit: float, statement: str) -> Claim:
-    ratios = {
-        f"{KINDS[kind][0]}, {when(delay)}": ours_over(outcomes, kind, delay, BEFORE)
-        for kind, delay in product(kinds, DELAYS)
-        if delay
-    }
-    worst = max(ratios.values(), key=lambda each: each.high)
-    text = "; ".join(f"{where}: {ratio}" for where, ratio in ratios.items())
-    return claim_below(statement, "its regret over that before", worst, limit, text, note=" in each world")
-
-
-def _silent_claim(outcomes: Outcomes) -> Claim:
-    shares = {delay: silent_share(outcomes, delay, MERIT) for delay in DELAYS}
-    before = ", ".join(str(silent_share(outcomes, delay, BEFORE)) for delay in DELAYS)
-    return claim_below(
-        "an action whose rewards never come is not favoured (ours, not the paper's)",
-        "its share over the average share",
-        max(shares.values(), key=lambda each: each.high),
-        MOST_SHARE,
-        f"{'; '.join(f'{when(delay)}: {share}' for delay, share in shares.items())} (before: {before})",
-        note=" at every delay",
-    )
-
-
-def _nowhere_worse(outcomes: Outcomes) -> Claim:
-    worse = [
-        f"{KINDS[kind][0]}, {when(delay)}, over {LATE_RULES[rule].label}: {ratio}"
-        for kind, delay, rule in product(KINDS, DELAYS, LATE_RULES)
-        if rule != MERIT and (ratio := ours_over(outcomes, kind, delay, rule)).low > 1
-    ]
-    return Claim(
-        "late rewards: in no world has another rule less regret than expected merit (ours, not the paper's)",
-        f"nowhere in the {len(KINDS) * len(DELAYS)} worlds does the 95 % interval of its fairness regret "
-        "over that of another rule lie above 1",
-        f"worse in: {'; '.join(worse)}" if worse else "worse in no world",
-        holds(not worse),
-    )
-
-
-def _regret_table(outcomes: Outcomes) -> Table:
-    run = outcomes[late_key(POSITIVE, 0, MERIT)]
-    return Table(
-        f"Late rewards: fairness regret [95 % interval] at T = {number(run.rounds[-1])}, each agent alone, "
-        f"{run.seeds.size} seeds",
-        ("world", "rewards", *(rule.label for rule in LATE_RULES.values())),
-        tuple(
-            (label, when(delay), *(regret(outcomes, late_key(kind, delay, rule)) for rule in LATE_RULES))
-            for (kind, (label, _)), delay in product(KINDS.items(), DELAYS)
+        Hypothesis(
+            "late rewards: in no world has another rule less regret than expected merit (ours, not the "
+            "paper's)",
+            f"nowhere in the {len(KINDS) * len(DELAYS)} worlds does the 95 % interval of its fairness regret "
+            "over that of another rule lie above 1",
+            (
+                Bar(
+                    {
+                        f"{KINDS[kind][0]}, {when(delay)}, over {LATE_RULES[rule].label}": ours_over(
+                            kind, delay, rule
+                        )
+                        for kind, delay, rule in product(KINDS, DELAYS, others)
+                    },
+                    high=1.0,
+                    by="doubt",
+                ),
+            ),
+            "worse in no world",
+            refuted="worse in: {outside}",
         ),
-        "Every reward takes the same number of rounds. “Before” is expected merit with a prior of mean 0 and "
-        "sd 5/c and without saturation (κ = ∞). Ten actions join at even intervals.",
     )
 
 
-def _silent_table(outcomes: Outcomes) -> Table:
-    return Table(
-        "Late rewards: the share of the action whose rewards never come, over the average share",
-        ("rewards of the others", *(rule.label for rule in LATE_RULES.values())),
-        tuple(
-            (when(delay), *(str(silent_share(outcomes, delay, rule)) for rule in LATE_RULES))
-            for delay in DELAYS
+def late_grids() -> tuple[Grid, ...]:
+    """Regret by world and delay, and the silent action's share."""
+    usual = late_key(POSITIVE, 0, MERIT)
+    labels = tuple(rule.label for rule in LATE_RULES.values())
+    return (
+        Grid(
+            words(
+                "Late rewards: fairness regret [95 % interval] at T = {rounds}, each agent alone, "
+                "{seeds} seeds",
+                rounds=lambda outcomes: number(outcomes[usual].rounds[-1]),
+                seeds=seeds_of(usual),
+            ),
+            ("world", "rewards", *labels),
+            [
+                (label, when(delay), *(regret(late_key(kind, delay, rule)) for rule in LATE_RULES))
+                for (kind, (label, _)), delay in product(KINDS.items(), DELAYS)
+            ],
+            "Every reward takes the same number of rounds. “Before” is expected merit with a prior of mean 0 "
+            "and sd 5/c and without saturation (κ = ∞). Ten actions join at even intervals.",
+        ),
+        Grid(
+            "Late rewards: the share of the action whose rewards never come, over the average share",
+            ("rewards of the others", *labels),
+            [(when(delay), *(silent_share(delay, rule) for rule in LATE_RULES)) for delay in DELAYS],
         ),
     )
 
@@ -204,7 +201,7 @@ def late_figure(outcomes: Outcomes) -> Picture:
     others = [rule for rule in LATE_RULES if rule != MERIT]
     for i, name in enumerate(others):
         rule, at = LATE_RULES[name], places + 0.16 * ((len(others) - 1) / 2 - i)
-        ratios = [over(outcomes, late_key(*row, name), late_key(*row, MERIT)) for row in rows]
+        ratios = [over(late_key(*row, name), late_key(*row, MERIT))(outcomes) for row in rows]
         values, reach = figures.error_bars(ratios)
         style: dict[str, Any] = {"color": rule.colour, "marker": rule.marker, "label": rule.label}
         worlds.errorbar(values, at, xerr=reach, ms=5, lw=0, elinewidth=1.1, **style)

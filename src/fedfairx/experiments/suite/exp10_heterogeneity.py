@@ -7,19 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from fedfairx.experiments import world as env
-from fedfairx.experiments.experiment import (
-    OURS,
-    Experiment,
-    Outcomes,
-    Picture,
-    Run,
-    Size,
-    glossary,
-    over,
-    regret,
-)
+from fedfairx.experiments.contents import Bar, Contents, Estimated, Grid, Hypothesis, below, over, regret
+from fedfairx.experiments.experiment import OURS, Experiment, Picture, Run, Size, glossary
+from fedfairx.experiments.outcomes import Outcomes
 from fedfairx.experiments.report import figures
-from fedfairx.experiments.scores import Claim, Estimate, Scores, Table, claim_below, holds
+from fedfairx.experiments.scores import Estimate
 from fedfairx.util.figure_style import COLOURS
 
 DISTANCES = (0.0, 0.1, 0.3, 1.0)
@@ -60,51 +52,58 @@ def runs(size: Size) -> tuple[Run, ...]:
     )
 
 
-def over_best(outcomes: Outcomes, how: str, distance: float) -> Estimate:
+def over_best(how: str, distance: float) -> Estimated:
     """Regret over that of the better of alone and taken for alike, by their means."""
     others = [f"{other}, {distance:g}" for other in ("alone", how.replace("differ", "alike"))]
-    best = min(others, key=lambda run: float(outcomes[run].final().mean()))
-    return over(outcomes, f"{how}, {distance:g}", best)
+
+    def measure(outcomes: Outcomes) -> Estimate:
+        best = min(others, key=lambda run: float(outcomes[run].final().mean()))
+        return over(f"{how}, {distance:g}", best)(outcomes)
+
+    return measure
 
 
-def score(outcomes: Outcomes, size: Size) -> Scores:
+def contents(size: Size) -> Contents:
     """Regret over that alone, and over the better of alone and pooled, by distance."""
-    rows = tuple(
-        (f"{distance:g}", *(regret(outcomes, f"{how}, {distance:g}") for how in HOWS))
-        for distance in DISTANCES
-    )
-    columns = ("distance of a member's θ from the common one", *(label for _, _, label, _ in HOWS.values()))
     tried = [(how, distance) for how in ("differ", "private, differ") for distance in DISTANCES]
-    alone = {(how, d): over(outcomes, f"{how}, {d:g}", f"alone, {d:g}") for how, d in tried}
-    best = {(how, d): over_best(outcomes, how, d) for how, d in tried}
-    worst, farthest = (max(found.items(), key=lambda item: item[1].value) for found in (alone, best))
-    claims = (
-        Claim(
-            "joining hardly hurts at any distance that was tried (ours, not the paper's)",
-            f"regret is at most {NO_WORSE:g} times that alone at every distance, with and without privacy",
-            f"worst: {worst[0][0]} at {worst[0][1]:g}: {worst[1]}",
-            holds(worst[1].value <= NO_WORSE),
+    alone = {f"{how} at {d:g}": over(f"{how}, {d:g}", f"alone, {d:g}") for how, d in tried}
+    best = {f"{how} at {d:g}": over_best(how, d) for how, d in tried}
+    return Contents(
+        claims=(
+            Hypothesis(
+                "joining hardly hurts at any distance that was tried (ours, not the paper's)",
+                f"regret is at most {NO_WORSE:g} times that alone at every distance, with and without "
+                "privacy",
+                (Bar(alone, high=NO_WORSE),),
+                "worst: {where}: {worst}",
+            ),
+            Hypothesis(
+                "and is near the better of alone and pooled (ours, not the paper's)",
+                f"regret is at most {NEAR_BEST:g} times the better of the two at every distance",
+                (Bar(best, high=NEAR_BEST),),
+                "worst: {where}: {worst}",
+            ),
+            below(
+                "partners who are alike gain as before (ours, not the paper's)",
+                "regret over that alone",
+                0.5,
+                alone["differ at 0"],
+                note=" at distance 0, without privacy",
+            ),
         ),
-        Claim(
-            "and is near the better of alone and pooled (ours, not the paper's)",
-            f"regret is at most {NEAR_BEST:g} times the better of the two at every distance",
-            f"worst: {farthest[0][0]} at {farthest[0][1]:g}: {farthest[1]}",
-            holds(farthest[1].value <= NEAR_BEST),
-        ),
-        claim_below(
-            "partners who are alike gain as before (ours, not the paper's)",
-            "regret over that alone",
-            alone["differ", 0.0],
-            0.5,
-            note=" at distance 0, without privacy",
+        tables=(
+            Grid(
+                "Fairness regret at T by distance",
+                (
+                    "distance of a member's θ from the common one",
+                    *(label for _, _, label, _ in HOWS.values()),
+                ),
+                [(f"{d:g}", *(regret(f"{how}, {d:g}") for how in HOWS)) for d in DISTANCES],
+                f"ten agents, geometric schedule, exact sums or (ε, δ) = ({EPSILON:g}, 10⁻⁶) and own ones; T "
+                f"= {min(size.horizon, LONGEST)}",
+            ),
         ),
     )
-    note = (
-        f"ten agents, geometric schedule, exact sums or (ε, δ) = ({EPSILON:g}, 10⁻⁶) and own ones; T = "
-        f"{min(size.horizon, LONGEST)}"
-    )
-    table = Table("Fairness regret at T by distance", columns, rows, note)
-    return Scores(claims=claims, tables=(table,))
 
 
 def plot(outcomes: Outcomes, _size: Size) -> Iterator[Picture]:
@@ -130,12 +129,5 @@ def plot(outcomes: Outcomes, _size: Size) -> Iterator[Picture]:
 
 QUESTION = "Does joining still not hurt where members' θ are not the same?"
 EXPERIMENT = Experiment(
-    "exp10",
-    "Partners who differ",
-    QUESTION,
-    runs,
-    score,
-    plot,
-    origin=OURS,
-    words=glossary("expected merit"),
+    "exp10", "Partners who differ", QUESTION, runs, contents, plot, OURS, glossary("expected merit")
 )

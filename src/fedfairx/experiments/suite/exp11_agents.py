@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from fedfairx.agent.agent import Agent
 from fedfairx.core.merit import Exponential
 from fedfairx.core.slates import as_weights
-from fedfairx.experiments.experiment import Outcome, Run
+from fedfairx.experiments.experiment import Run
+from fedfairx.experiments.outcomes import Outcome
 from fedfairx.simulation import Scenario
 from fedfairx.simulation.kernel.random import generator
 from fedfairx.util.arrays import Array

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,20 +10,23 @@ import numpy as np
 
 from fedfairx.core.slates import ONE
 from fedfairx.experiments import world as env
-from fedfairx.experiments.experiment import (
-    METRICS,
-    OURS,
-    Experiment,
-    Outcomes,
-    Picture,
-    Run,
-    Size,
-    glossary,
+from fedfairx.experiments.contents import (
+    Bar,
+    Contents,
+    Grid,
+    Hypothesis,
+    Measure,
+    below,
+    mean,
     over,
     regret,
+    seeds_of,
+    words,
 )
+from fedfairx.experiments.experiment import OURS, Experiment, Picture, Run, Size, glossary
+from fedfairx.experiments.outcomes import METRICS, Outcomes
 from fedfairx.experiments.report import figures
-from fedfairx.experiments.scores import Claim, Estimate, Scores, Table, claim_below, estimate, holds, number
+from fedfairx.experiments.scores import number
 from fedfairx.experiments.suite.exp11_agents import attention, decided, one_after_the_other, ranked_due
 from fedfairx.simulation import Scenario
 from fedfairx.util.arrays import Array
@@ -100,23 +103,50 @@ def over_due(outcomes: Outcomes, size: Size, world: str, policy: str) -> Array:
     return np.asarray(outcome.exposure / due)
 
 
-def worst(outcomes: Outcomes, other: str) -> tuple[Estimate, str]:
-    """Fairness regret of expected merit over another policy's: the larger of two worlds, and both."""
-    found = {world: over(outcomes, key(world, MERIT), key(world, other)) for world in WORLDS}
-    text = "; ".join(f"{WORLDS[world].label}: {item}" for world, item in found.items())
-    return max(found.values(), key=lambda item: item.high), text
+def weakest(world: str, policy: str, size: Size) -> Callable[[Outcomes], Array]:
+    """(seeds,) what the weakest arm gets over what it is due."""
+    return lambda outcomes: over_due(outcomes, size, world, policy)[:, -1]
 
 
-def score(outcomes: Outcomes, size: Size) -> Scores:
+#: Other policy → statement, and the limit of expected merit's fairness regret over the other's.
+STATEMENTS = {
+    BEST: (
+        "of several slots, expected merit leaves a quarter of the fairness regret of showing the best",
+        QUARTER,
+    ),
+    ORDERED: ("and less than drawing arms one after the other in proportion to merit", 1.0),
+    SINGLE: ("and less, per unit of attention, than with one slot: more is learnt from a decision", 1.0),
+}
+
+
+def contents(size: Size) -> Contents:
     """Regret against the other policies, and what the weakest gets."""
-    last = {
-        (world, policy): over_due(outcomes, size, world, policy)[:, -1]
-        for world in WORLDS
-        for policy in POLICIES
-    }
-    return Scores(
-        claims=(*_regret_claims(outcomes), _weakest_claim(last)),
-        tables=tuple(_table(outcomes, size, world, last) for world in WORLDS),
+    got = {(world, policy): mean(weakest(world, policy, size)) for policy in POLICIES for world in WORLDS}
+    in_words = ", ".join(f"{label} {{.value:.2f}} and {{.value:.2f}}" for label, _, _ in POLICIES.values())
+    return Contents(
+        claims=(
+            *(
+                below(
+                    f"{statement} (ours, not the paper's)",
+                    f"expected merit's fairness regret over that of “{POLICIES[other][0]}”",
+                    limit,
+                    {chosen.label: over(key(w, MERIT), key(w, other)) for w, chosen in WORLDS.items()},
+                    note=" in both worlds",
+                )
+                for other, (statement, limit) in STATEMENTS.items()
+            ),
+            Hypothesis(
+                "the best in order starve the weakest, expected merit does not (ours, not the paper's)",
+                f"of the attention that it is due, the weakest arm gets below {STARVED:g} from LinUCB's best "
+                f"in order, and above {SERVED:g} from expected merit, in both worlds",
+                (
+                    Bar({world: got[world, BEST] for world in WORLDS}, high=STARVED),
+                    Bar({world: got[world, MERIT] for world in WORLDS}, low=SERVED),
+                ),
+                words(f"ranked slots and sets: {in_words} of what is due", *got.values()),
+            ),
+        ),
+        tables=tuple(_grid(world, size) for world in WORLDS),
         notes=(
             "Regret is per unit of attention, so that policies with other slots compare: distances from the "
             "attention that is due, and rewards, are divided by the sum of the slots' weights. The expected "
@@ -125,49 +155,26 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
     )
 
 
-def _regret_claims(outcomes: Outcomes) -> Iterator[Claim]:
-    statements = {
-        BEST: (
-            "of several slots, expected merit leaves a quarter of the fairness regret of showing the best",
-            QUARTER,
+def _grid(world: str, size: Size) -> Grid:
+    chosen, usual = WORLDS[world], key(world, MERIT)
+
+    def worst(policy: str) -> Measure:
+        return lambda outcomes: f"{weakest(world, policy, size)(outcomes).min():.2f}"
+
+    def due(rank: int) -> Measure:
+        def measure(outcomes: Outcomes) -> str:
+            seeds, slots = outcomes[usual].seeds.tolist(), np.array(chosen.slots)
+            return number(float(ranked_due(chosen.scenario(size), slots, seeds)[:, rank].mean()))
+
+        return measure
+
+    return Grid(
+        words(
+            f"{chosen.label}, T = {number(chosen.scenario(size).horizon)}, {{}} seeds "
+            "(one after the other: {})",
+            seeds_of(usual),
+            seeds_of(key(world, ORDERED)),
         ),
-        ORDERED: ("and less than drawing arms one after the other in proportion to merit", 1.0),
-        SINGLE: ("and less, per unit of attention, than with one slot: more is learnt from a decision", 1.0),
-    }
-    for other, (statement, limit) in statements.items():
-        found, text = worst(outcomes, other)
-        what = f"expected merit's fairness regret over that of “{POLICIES[other][0]}”"
-        note = " in both worlds"
-        yield claim_below(f"{statement} (ours, not the paper's)", what, found, limit, text, note=note)
-
-
-def _weakest_claim(last: Mapping[tuple[str, str], Array]) -> Claim:
-    starved = max(float(last[world, BEST].mean()) for world in WORLDS)
-    served = min(float(last[world, MERIT].mean()) for world in WORLDS)
-    means = [
-        f"{label} {' and '.join(f'{last[world, policy].mean():.2f}' for world in WORLDS)}"
-        for policy, (label, _, _) in POLICIES.items()
-    ]
-    return Claim(
-        "the best in order starve the weakest, expected merit does not (ours, not the paper's)",
-        f"of the attention that it is due, the weakest arm gets below {STARVED:g} from LinUCB's best in "
-        f"order, and above {SERVED:g} from expected merit, in both worlds",
-        f"ranked slots and sets: {', '.join(means)} of what is due",
-        holds(starved < STARVED and served > SERVED),
-    )
-
-
-def _table(outcomes: Outcomes, size: Size, world: str, last: Mapping[tuple[str, str], Array]) -> Table:
-    rows = []
-    for policy, (label, _, _) in POLICIES.items():
-        regrets = (regret(outcomes, key(world, policy), metric) for metric in METRICS)
-        values = last[world, policy]
-        rows.append((label, *regrets, str(estimate(values)), f"{values.min():.2f}"))
-    chosen, seeds = WORLDS[world], outcomes[key(world, MERIT)].seeds
-    due = ranked_due(chosen.scenario(size), np.array(chosen.slots), seeds.tolist()).mean(axis=0)
-    best, weakest = (number(float(due[rank])) for rank in (0, -1))
-    return Table(
-        f"{chosen.label}, T = {number(chosen.scenario(size).horizon)}, {seeds.size} seeds",
         (
             "policy",
             "fairness regret at T",
@@ -175,8 +182,16 @@ def _table(outcomes: Outcomes, size: Size, world: str, last: Mapping[tuple[str, 
             "weakest arm, over its due",
             "the same in the worst seed",
         ),
-        tuple(rows),
-        f"Of all attention the best arm is due {best}, the weakest {weakest}.",
+        [
+            (
+                label,
+                *(regret(key(world, policy), metric) for metric in METRICS),
+                mean(weakest(world, policy, size)),
+                worst(policy),
+            )
+            for policy, (label, _, _) in POLICIES.items()
+        ],
+        words("Of all attention the best arm is due {}, the weakest {}.", due(0), due(-1)),
     )
 
 
@@ -241,12 +256,5 @@ def _by_rank(axes: Axes, shares: Mapping[str, Array]) -> None:
 
 QUESTION = "Do sets and rankings give everybody the attention that merit deserves?"
 EXPERIMENT = Experiment(
-    "exp11",
-    "Several at once",
-    QUESTION,
-    runs,
-    score,
-    plot,
-    origin=OURS,
-    words=glossary("expected merit"),
+    "exp11", "Several at once", QUESTION, runs, contents, plot, OURS, glossary("expected merit")
 )

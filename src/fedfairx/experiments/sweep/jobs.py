@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedfairx.errors import ResultsError
-from fedfairx.experiments.experiment import Outcome, Run
+from fedfairx.experiments.experiment import Run
+from fedfairx.experiments.outcomes import Outcome
 from fedfairx.experiments.provenance import Provenance, provenance
 from fedfairx.experiments.sweep.job_order import Job, ordered
 from fedfairx.experiments.sweep.progress import Progress

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from fedfairx.errors import ResultsError
-from fedfairx.experiments.experiment import Outcome, Run
+from fedfairx.experiments.experiment import Run
+from fedfairx.experiments.outcomes import Outcome
 from fedfairx.experiments.provenance import SCHEMA, Provenance
 from fedfairx.experiments.sweep.partial_files import remove_stale, write_whole
 
