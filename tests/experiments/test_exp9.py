@@ -54,6 +54,11 @@ def test_twenty_seeds_at_full_size_alone():
     assert all(RUNS[key(world, MERIT, how)].least_seeds == SEEDS for world in WORLDS for how in HOWS)
     assert all(RUNS[key(ONE_HOT, rule, "alone")].least_seeds == SEEDS for rule in RULES)
     assert RUNS[key("steep", "thompson", "fed")].least_seeds == FEWER
+    assert {how: RUNS[key("paper", MERIT, how)].least_seeds for how in HOWS} == {
+        "alone": SEEDS,
+        "fed": SEEDS,
+        "priv": FEWER,
+    }
     assert all(run.least_seeds == 0 for run in exp09_exploration.runs(QUICK))
 
 

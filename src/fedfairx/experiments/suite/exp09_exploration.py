@@ -63,7 +63,7 @@ def paper_runs(size: Size) -> Iterator[Run]:
     for rule, how in product((PAPER, MERIT), HOWS):
         given = (env.options() if rule == PAPER else {}) | (private if how == "priv" else {})
         algorithm = worlds.algorithm_of(rule, how)
-        least = worlds.least_seeds(size, worlds.FEWER)
+        least = worlds.least_seeds(size, worlds.FEWER if how == "priv" else worlds.SEEDS)  # judged or not
         yield Run(key("paper", rule, how), env.scenario(size), algorithm, given, least)
 
 
@@ -212,8 +212,8 @@ def _beside_greedy(outcomes: Outcomes) -> str:
 def _paper_grid(size: Size) -> Grid:
     return Grid(
         words(
-            f"The paper's world at T = {number(size.horizon)}, m = {env.AGENTS}, {{seeds}} seeds",
-            seeds=seeds_of(key("paper", MERIT, "alone")),
+            f"The paper's world at T = {number(size.horizon)}, m = {env.AGENTS}, {{}} seeds (private: {{}})",
+            *(seeds_of(key("paper", MERIT, how)) for how in ("alone", "priv")),
         ),
         ("rule", "agents learn", "fairness regret", "reward regret"),
         [
