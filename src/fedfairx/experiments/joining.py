@@ -257,6 +257,6 @@ def seeds_in(world: str, hows: Collection[str]) -> Measure:
     def measure(outcomes: Outcomes) -> str:
         sizes = {how: outcomes[key(world, how)].seeds.size for how in hows}
         fewer = [HOWS[how].label for how in hows if sizes[how] < sizes[ALONE]]
-        return f"{sizes[ALONE]} seeds" + (f" ({min(sizes.values())}: {', '.join(fewer)})" if fewer else "")
+        return f"{sizes[ALONE]} seeds" + (f" ({min(sizes.values())}: {'; '.join(fewer)})" if fewer else "")
 
     return measure
