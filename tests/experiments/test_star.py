@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedfairx.experiments import FULL, Outcome
-from fedfairx.experiments.joining import ALIKE, ALONE, DIFFER, key
+from fedfairx.experiments import FULL, QUICK, Outcome
+from fedfairx.experiments.joining import ALIKE, ALONE, DIFFER, key, runs_in
+from fedfairx.experiments.offers import OffersScenario
 from fedfairx.experiments.suite.star import (
     ALIKE_IN,
     EXPERIMENT,
@@ -97,6 +98,13 @@ def test_a_decision_is_a_pupil():
     assert found.contexts.shape[1] == 7
     assert set(np.unique(found.agents)) == {0, 1, 2, 3}
     assert found.days.max() == 2 * ROUNDS - 1
+
+
+def test_only_what_a_claim_judges_has_ten_seeds():
+    world = OffersScenario.of(offers(choices(pupils()), LINEAR), PUPILS)
+    for size, counts in ((FULL, {"w: alone": 10, "w: differ": 5}), (QUICK, {"w: alone": 3, "w: differ": 3})):
+        runs = runs_in("w", world, (ALONE, DIFFER), size, judged=(ALONE,))
+        assert {run.key: len(run.seeds(size.seeds)) for run in runs} == counts
 
 
 def outcome(regret: float | np.ndarray, lost: float = 200.0) -> Outcome:
