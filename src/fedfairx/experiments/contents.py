@@ -35,7 +35,11 @@ Rows = Iterable[tuple[Cell, ...]]
 
 
 def over(run: str, other: str) -> Estimated:
-    """Fairness regret of one run at T over that of another, by the seeds that both have."""
+    """Fairness regret of one run at T over that of another, by the seeds that both have.
+
+    >>> below("sharing pays", "Fed/B0", 1.0, over("fed", "b0")).criterion
+    'the 95 % interval of Fed/B0 lies below 1'
+    """
 
     def measure(outcomes: Outcomes) -> Estimate:
         own, theirs = outcomes[run].final(), outcomes[other].final()
@@ -46,7 +50,11 @@ def over(run: str, other: str) -> Estimated:
 
 
 def regret(run: str, metric: str = FAIRNESS) -> Estimated:
-    """Regret of a run at T, the mean over seeds."""
+    """Regret of a run at T, the mean over seeds.
+
+    >>> Grid("Regret", ("run", "at T"), [("alone", regret("alone"))]).columns
+    ('run', 'at T')
+    """
     return mean(lambda outcomes: outcomes[run].final(metric))
 
 
@@ -71,7 +79,11 @@ def shown(measure: Measure) -> Callable[[Outcomes], str]:
 
 
 def words(template: str, *places: Measure, **measures: Measure) -> Callable[[Outcomes], str]:
-    """A text with what is measured in its `{fields}`, formatted as `str.format` does."""
+    """A text with what is measured in its `{fields}`, formatted as `str.format` does.
+
+    >>> words("{count:.1f} of {} runs", lambda outcomes: len(outcomes), count=lambda _: 0.5)({})
+    '0.5 of 0 runs'
+    """
 
     def measure(outcomes: Outcomes) -> str:
         named = {name: each(outcomes) for name, each in measures.items()}
@@ -106,6 +118,9 @@ class Bar:
 
     by: "interval": whole 95 % intervals must; what is partly outside decides nothing. "value": values must.
     "doubt": no whole interval may lie outside.
+
+    >>> Bar({"a share": lambda outcomes: 0.7}, low=0.5).verdict({})
+    'holds'
     """
 
     measures: Mapping[str, Callable[[Outcomes], Estimate | float]]
@@ -187,7 +202,12 @@ def below(
     found: Cell = "{each}",
     note: str = "",
 ) -> Hypothesis:
-    """The hypothesis that a quantity, or each of several, lies below a limit with its whole interval."""
+    """The hypothesis that a quantity, or each of several, lies below a limit with its whole interval.
+
+    >>> half = below("it halves", "the ratio", 0.5, lambda outcomes: Estimate(0.4, 0.3, 0.6))
+    >>> half.judged({}).verdict
+    'undecided'
+    """
     named = measures if isinstance(measures, Mapping) else {"": measures}
     criterion = f"the 95 % interval of {what} lies below {limit:g}{note}"
     return Hypothesis(statement, criterion, (Bar(named, high=limit, by="interval"),), found)

@@ -121,13 +121,11 @@ def reproduce(
     ship: tuple[ModuleType, ...] = (),
     replace: bool = False,
 ) -> Reproduction:
-    """Run what is not stored yet, draw figures and write the report.
+    """Run what is not stored yet, the paper's experiments first, draw figures and write the report.
 
-    The paper's experiments come first. Whenever an experiment is complete, it is drawn, and the report is
-    written with it.
-    Experiments whose libraries are not installed are left out, and a message says what to install.
-    Experiments in the folder's report stay in it. If they are of another size or by other code, they can't,
-    and the call is refused unless `replace` is set.
+    The report is written whenever an experiment is complete. Experiments whose libraries are not installed
+    are left out, and a message says what to install. Experiments in the folder's report stay in it. If they
+    are of another size or by other code, they can't, and the call is refused unless `replace` is set.
     """
     progress = progress or Quiet()
     began = time.perf_counter()
@@ -147,7 +145,7 @@ def reproduce(
         experiment = next(each for each in chosen if each.name == name)
         return draw(experiment, ids[name], size, store, out, progress)
 
-    def write(swept: Swept, without: Collection[str], why: str) -> Mapping[str, Scores]:
+    def write(swept: Swept, without: Collection[str], why: str, show: Progress) -> Mapping[str, Scores]:
         """Write the manifest and the report of all experiments but some."""
         manifest = Manifest(
             runs={name: runs for name, runs in {**kept, **ids}.items() if name not in without},
@@ -160,22 +158,22 @@ def reproduce(
             sweep_seconds=swept.seconds,
         )
         manifest.write(out)
-        known, warning = _known(manifest, progress), f"{why}: {', '.join(without)}." if without else ""
         return render(
-            known,
+            _known(manifest, show),
             manifest=manifest,
             store=store,
             out=out,
-            progress=progress,
+            progress=show,
             parts=ahead.parts,
-            warning=warning,
+            warning=f"{why}: {', '.join(without)}." if without else "",
         )
 
     def stored(job: Job) -> None:
         if ahead.stored(job):
             so_far = Swept(len(jobs), reused, (), time.perf_counter() - began)
+            why = "These experiments still run, and this report will have them"
             with contextlib.suppress(Exception):  # raised at the end, when all results are stored
-                write(so_far, ahead.pending, "These experiments still run, and this report will have them")
+                write(so_far, ahead.pending, why, Quiet())
                 progress.say(f"{out / 'report.html'} has {', '.join(ahead.parts)}")
 
     ahead = Ahead(jobs, part)
@@ -189,7 +187,7 @@ def reproduce(
     failed = [each.name for each in chosen if not _is_whole(each, ids[each.name], size, store)]
     for name in failed:
         progress.say(f"{name} is left out of the report, because jobs failed")
-    scores = write(swept, failed, "These experiments are left out, because jobs failed")
+    scores = write(swept, failed, "These experiments are left out, because jobs failed", progress)
     _remove_figures(out, set(dropped) - ({*kept, *ids} - {*failed}))
     return Reproduction(out, swept, scores, time.perf_counter() - began)
 
