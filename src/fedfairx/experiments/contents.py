@@ -130,24 +130,26 @@ class Bar:
 
     def estimates(self, outcomes: Outcomes) -> dict[str, Estimate]:
         """What is measured, by name."""
-        found = {name: measure(outcomes) for name, measure in self.measures.items()}
+        values = {name: measure(outcomes) for name, measure in self.measures.items()}
         return {
-            name: each if isinstance(each, Estimate) else Estimate(each, math.nan, math.nan)
-            for name, each in found.items()
+            name: value if isinstance(value, Estimate) else Estimate(value, math.nan, math.nan)
+            for name, value in values.items()
         }
 
-    def outside(self, found: Estimate) -> bool:
+    def outside(self, value: Estimate) -> bool:
         """Whether the whole interval lies outside."""
-        return side(found, self.low) == "below" or side(found, self.high) == "above"
+        return side(value, self.low) == "below" or side(value, self.high) == "above"
 
     def verdict(self, outcomes: Outcomes) -> Verdict:
         """The verdict on all measures together."""
-        found = self.estimates(outcomes).values()
+        estimates = self.estimates(outcomes).values()
         if self.by == "value":
-            return holds(all(self.low <= each.value <= self.high for each in found))
-        if any(self.outside(each) for each in found):
+            return holds(all(self.low <= each.value <= self.high for each in estimates))
+        if any(self.outside(each) for each in estimates):
             return "does not hold"
-        inside = all(side(each, self.low) == "above" and side(each, self.high) == "below" for each in found)
+        inside = all(
+            side(each, self.low) == "above" and side(each, self.high) == "below" for each in estimates
+        )
         return "holds" if self.by == "doubt" or inside else "undecided"
 
 

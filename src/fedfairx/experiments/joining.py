@@ -93,12 +93,12 @@ def runs_in(
 
     What no claim judges has as few seeds as other experiments.
     """
-    made = []
+    runs = []
     for how in hows:
         least = SEEDS if size.full and how in judged else 0
         chosen, play = HOWS[EQUAL if how == DUE else how], _PLAYED.get(how, play_agents)
-        made.append(Run(key(name, how), world, chosen.algorithm, chosen.options, least, play))
-    return made
+        runs.append(Run(key(name, how), world, chosen.algorithm, chosen.options, least, play))
+    return runs
 
 
 # --- contexts --------------------------------------------------------------------------------------------

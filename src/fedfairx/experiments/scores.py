@@ -144,9 +144,9 @@ def ratio(above: Array, below: Array) -> Estimate:
     return Estimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 
-def side(found: Estimate, limit: float) -> Literal["below", "above", "across"]:
+def side(value: Estimate, limit: float) -> Literal["below", "above", "across"]:
     """On which side of a limit the whole interval lies; where one seed gives no interval, the value."""
-    low, high = (found.value, found.value) if math.isnan(found.high) else (found.low, found.high)
+    low, high = (value.value, value.value) if math.isnan(value.high) else (value.low, value.high)
     return "below" if high < limit else "above" if low > limit else "across"
 
 

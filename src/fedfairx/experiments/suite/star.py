@@ -140,8 +140,8 @@ def contents(_: Size) -> Contents:
         linear, products = (MEMBERS.lost(key(numbers, how)) for numbers in (LINEAR, PRODUCTS))
 
         def measure(outcomes: Outcomes) -> Estimate:
-            found = products(outcomes)
-            return estimate(found - linear(outcomes)[: found.size])
+            lost = products(outcomes)
+            return estimate(lost - linear(outcomes)[: lost.size])
 
         return measure
 
