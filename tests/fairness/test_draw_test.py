@@ -29,7 +29,8 @@ def test_honest_logs_are_ever_doubted_as_rarely_as_stated() -> None:
             drawn = np.array([[by_chance(rng, policy)] for policy in policies])
             rows = np.arange(10)
             block = Block(
-                policies, one, drawn, drawn, names, names, None, np.nan * one, np.ones(10), rows, 0 * rows
+                *(policies, one, drawn, drawn, names, names, None, np.nan * one),
+                *(np.ones(10), rows, 0 * rows, rows < 0),
             )
             so_far.take(block, Sets.of(names), 3)
             ever |= so_far.answer().p_value < 0.2

@@ -47,6 +47,7 @@ def tallied(found: Region, merit: Merit, contexts: np.ndarray, codes: np.ndarray
         np.ones(n),
         np.arange(n),
         np.zeros(n, int),
+        np.zeros(n, bool),
     )
     tally = Tally.empty(int(codes.max()) + 1, dimension)
     tally.count(block, codes, Sets.of(codes))

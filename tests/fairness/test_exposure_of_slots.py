@@ -122,7 +122,17 @@ def tallied(found: Region, merit: Merit, contexts: np.ndarray, codes: np.ndarray
     rows = np.tile(np.arange(v.shape[1]), (n, 1))
     policy = np.full((n, arms), v[0].sum() / arms)
     block = Block(
-        policy, v, rows, rows, codes, codes, contexts, np.nan * v, np.ones(n), np.arange(n), np.zeros(n, int)
+        policy,
+        v,
+        rows,
+        rows,
+        codes,
+        codes,
+        contexts,
+        np.nan * v,
+        np.ones(n),
+        np.arange(n),
+        *np.zeros((2, n), int),
     )
     tally = Tally.empty(int(codes.max()) + 1, dimension)
     tally.count(block, codes, Sets.of(codes))

@@ -236,6 +236,8 @@ def test_before_the_first_batch_a_reader_sees_who_was_shown(tmp_path: Path) -> N
         for row in found["actions"]:
             assert row["entitled"] == {"value": None, "low": 0.0, "high": 1.0}
             assert row["verdict"] == "too little data"
+            assert row["likely"]["verdict"] == "not known yet"
+            assert {row["likely"][name] for name in ("below", "in_line", "above")} == {None}
             assert 0 < row["estimate"]["low"] < row["estimate"]["value"] < row["estimate"]["high"] < 1
         model = client.get("/v1/model", headers=headers["reader"]).json()
         assert model["estimate"] == [0.0, 0.0, 0.0]  # the prior

@@ -1,9 +1,9 @@
 """Credible intervals of shares, of θ and of fairness regret, by draws of θ with fixed random numbers.
 
 They are for the time before the guaranteed intervals say much: right if the model and its prior are, and not
-at all times. No verdict rests on them. Of S draws, the k-th from either end enclose the true value with
-probability 1 - 2k/(S + 1) if θ* comes from the same distribution: 95 % for the 50th of 1 999, the 5th of 199
-and the 2nd of 79.
+at all times. Likely verdicts (`likely`) rest on the same draws, and certain ones do not. Of S draws, the k-th
+from either end enclose the true value with probability 1 - 2k/(S + 1) if θ* comes from the same distribution:
+95 % for the 50th of 1 999, the 5th of 199 and the 2nd of 79.
 """
 
 from __future__ import annotations
@@ -128,7 +128,11 @@ class Estimates:
 
     def interval(self, weight: Array) -> tuple[Array, Array, Array]:
         """Return the mean share of each, and both ends of its credible interval."""
-        return interval(np.clip(self.due[:, 1:] / weight[:, None], 0.0, 1.0))
+        return interval(self.shares(weight))
+
+    def shares(self, weight: Array) -> Array:
+        """Return (m, S) the share that each is due, for every draw."""
+        return np.clip(self.due[:, 1:] / weight[:, None], 0.0, 1.0)
 
 
 def estimate(

@@ -41,6 +41,8 @@ class Logged:
         then lists in the order of slots, with None for an action that was not seen and for a reward that has
         not arrived.
     stretch: the number of the stretch of time that it was made in, for shares over time.
+    baseline: whether the caller chose by itself, so that `policy` is not what the action was chosen by. It is
+        so too wherever `drawn` is another row than `action`.
 
     >>> import fedfairx as ffx
     >>> one = Logged([0.7, 0.3], 0, names=["ann", "ben"], reward=1.0)
@@ -58,6 +60,7 @@ class Logged:
     reward: float | Sequence[float | None] | None = None
     slots: Slots | None = None
     stretch: int = 0
+    baseline: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class Block:
     times: Array  # (n,) how often the round occurred, in parts of the weights that were seen
     positions: Codes  # (n,) in the log
     stretch: Codes  # (n,) of time
+    baseline: NDArray[np.bool_]  # (n,) whether the caller chose by itself
 
     def __getitem__(self, rows: slice | NDArray[Any]) -> Block:
         parts: Any = (None if part is None else part[rows] for part in vars(self).values())
@@ -183,8 +187,11 @@ def records(blocks: Sequence[Block]) -> Iterator[tuple[Array, Array]]:
 
 
 _Slots = tuple[int, ...]
-# place, policy, weights, taken, drawn, names, groups, contexts, rewards, stretch; `_block` checks the numbers
-_Row = tuple[int, Array, Weights, _Slots, _Slots, Codes, Codes, NDArray[Any] | None, tuple[float, ...], int]
+# place, policy, weights, taken, drawn, names, groups, contexts, rewards, stretch, baseline; `_block` checks
+# the numbers
+_Row = tuple[
+    int, Array, Weights, _Slots, _Slots, Codes, Codes, NDArray[Any] | None, tuple[float, ...], int, bool
+]
 
 
 def _row(decision: Logged, place: int, found: Blocks) -> _Row:
@@ -206,7 +213,8 @@ def _row(decision: Logged, place: int, found: Blocks) -> _Row:
         contexts = _contexts(decision.contexts, arms)
         if contexts is None:
             raise InvalidInput(f"contexts must be (K, d) finite numbers, got decision {place}")
-    return place, policy, weights, taken, drawn, names, groups, contexts, rewards, decision.stretch
+    own, at = decision.baseline, decision.stretch
+    return place, policy, weights, taken, drawn, names, groups, contexts, rewards, at, own
 
 
 def _one(decision: Logged, place: int) -> tuple[Weights, _Slots, _Slots, tuple[float, ...]]:
@@ -263,7 +271,7 @@ def range_names(arms: int) -> tuple[str, ...]:
 
 
 def _block(rows: list[_Row]) -> Block:
-    places, policies, attention, taken, drawn, names, groups, given, rewards, stretch = zip(
+    places, policies, attention, taken, drawn, names, groups, given, rewards, stretch, own = zip(
         *rows, strict=True
     )
     policy, weights = np.array(policies), np.array(attention)
@@ -289,6 +297,7 @@ def _block(rows: list[_Row]) -> Block:
         seen,
         np.array(places),
         np.array(stretch),
+        np.array(own) | np.any((shown >= 0) & (shown != draws), axis=1),
     )
 
 

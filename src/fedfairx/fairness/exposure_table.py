@@ -1,8 +1,13 @@
-"""Exposure tables: shown and entitled shares, and whether they differ beyond chance and uncertainty."""
+"""Exposure tables: shown and entitled shares, and whether they differ beyond chance and uncertainty.
+
+A row has two verdicts. The likely one rests on the model and its prior, and needs a posterior. The certain
+one (`verdict`) needs neither and holds at all times, so it takes far more data.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,21 +18,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedfairx.core.merit import Exponential, Merit
 from fedfairx.errors import InvalidInput, require
+from fedfairx.fairness import likely
 from fedfairx.fairness.confidence_region import Region, region
 from fedfairx.fairness.confidence_sequences import share_interval, spending
 from fedfairx.fairness.credible import LEVEL, Belief, Estimates, Normal, OverTime, estimate
 from fedfairx.fairness.decision_log import Block, Blocks, Labels, Logged, gather, records
 from fedfairx.fairness.draw_test import Draws, DrawsSoFar
 from fedfairx.fairness.forecast import Forecast, Seen
+from fedfairx.fairness.likely import Given, Likely
 from fedfairx.fairness.totals import Sets, Tally
 from fedfairx.util.arrays import Array
-from fedfairx.util.formatting import html_table, text_table
+from fedfairx.util.formatting import counted, html_table, text_table
 
 # Of the error: one half is for entitlements, and a quarter each for shown shares of actions and of groups.
 _MERIT_SHARE = 0.5
 _SHOWN_SHARE = 0.25
 _LEAST_MORE = 0.1  # of the rewards so far: a forecast is not nearer than that
 _TITLES = ("", "decisions", "shown", "between", "entitled", "between", "verdict")
+_LIKELY_TITLES = ("", "decisions", "shown", "estimated", "between", "likely", "certain")
 
 
 @dataclass(frozen=True)
@@ -53,6 +61,8 @@ class Exposure:
     several: bool = False  # whether decisions have several slots, or a slot of a weight other than 1
     changing: bool = False  # whether merit is expected to change, so that nothing is said of entitlements
     over_time: OverTime | None = None  # shares of actions, if entitlements were estimated
+    learnt: bool = False  # whether any reward is behind the estimates
+    answered: float = math.nan  # for which part of the decisions a reward comes, about
 
     def claims(self) -> tuple[str, ...]:
         """Return the claims of this table, in sentences."""
@@ -89,19 +99,65 @@ class Exposure:
     def _estimates(self) -> tuple[str, ...]:
         if self.over_time is None:
             return ()
+        least = 1 - self.tolerance
         return (
             f'"Estimated" is the expected entitled share with a {100 * LEVEL:g} % credible interval: an '
             "estimate under the model, right if the model and its prior are, and not at all times at once. "
-            "No verdict rests on it.",
+            "Nothing that is certain rests on it.",
+            '"Likely below", "likely above" and "in line" mean that, with a probability of at least '
+            f"{100 * likely.LEVEL:g} % under the model, both the share shown and the share without the luck "
+            f"of the draw are less than {100 * least:.0f} % of the entitled one, more than "
+            f"{100 / least:.0f} %, or between. Of all such verdicts that the table has at any one time, at "
+            f"most {100 * (1 - likely.LEVEL):.0f} % are wrong on average, if the model and its prior are "
+            "right. That is not the probability that none is ever wrong.",
+            UNSEEN,
         )
 
+    def summary(self) -> str:
+        """Say in one sentence who is likely treated unfairly.
+
+        >>> log = [Logged([0.5, 0.5], t % 2, [0, 1], names=["ann", "ben"], reward=0.5) for t in range(40)]
+        >>> exposure(log, posterior=([0.5, 0.5], [[0.0001, 0.0], [0.0, 0.0001]])).summary()
+        'Nobody is known to be below: of 2 actions, 2 are in line.'
+        """
+        rows = (*self.groups, *self.actions)
+        if not rows:
+            return "Nothing is known: no decision has shown an action."
+        if self.changing:
+            return "Nobody is judged: merit is expected to change, and entitlements rest on merit that stays."
+        counts = Counter(row.likely.verdict for row in rows if row.likely is not None)
+        if not counts:
+            return "Nobody is judged: there is no model of the rewards."
+        if not self.learnt:
+            return "Nobody is known to be below: no reward has come, so nothing is known of merit."
+        who = counted(len(self.actions), "action")
+        if self.groups:
+            who += f" and {counted(len(self.groups), 'group')}"
+        words = (likely.BELOW, likely.ABOVE, likely.IN_LINE, likely.UNKNOWN)
+        parts = [f"{counts[each]} {_be(counts[each])} {each}" for each in words if counts[each]]
+        said = ", ".join(parts[:-1]) + " and " + parts[-1] if parts[1:] else parts[0]
+        return f"{'Of' if counts[likely.BELOW] else 'Nobody is known to be below: of'} {who}, {said}."
+
     def __str__(self) -> str:
-        tables = [text_table(_TITLES, map(_cells, rows)) for rows in (self.actions, self.groups) if rows]
+        tables = [
+            text_table(self._titles, map(self._cells, rows)) for rows in (self.groups, self.actions) if rows
+        ]
         return "\n\n".join([*tables, str(self.draws)])
 
     def _repr_html_(self) -> str:
-        rows = [_cells(row) for row in (*self.actions, *self.groups)]
-        return html_table(_TITLES, rows, caption=str(self.draws))
+        rows = [self._cells(row) for row in (*self.groups, *self.actions)]
+        return html_table(self._titles, rows, caption=str(self.draws))
+
+    @property
+    def _titles(self) -> tuple[str, ...]:
+        return _TITLES if self.over_time is None else _LIKELY_TITLES
+
+    def _cells(self, row: Row) -> tuple[object, ...]:
+        first = (row.name, f"{row.rounds:,}".replace(",", " "), percent(row.shown.value))
+        if row.estimate is None or row.likely is None:
+            return *first, _ends(row.shown), percent(row.entitled.value), _ends(row.entitled), row.verdict
+        due = row.estimate
+        return *first, percent(due.value), _ends(due), row.likely.verdict, row.verdict
 
 
 def exposure(
@@ -128,7 +184,8 @@ def exposure(
         on one parameter for all rounds, are then not estimated.
     posterior: what is believed of θ: `agent.posterior`, or (mean, covariance). Each row then has an
         `estimate` with a 95 % credible interval, which says more than `entitled` while there are few rewards,
-        and rests on the model; and `more`, about how many rewards it takes until the verdict is certain.
+        and rests on the model; a `likely` verdict by the same model; and `more`, about how many rewards it
+        takes until the verdict is certain.
     times: when each stretch of time begins, if decisions have a `stretch`.
 
     >>> arms = [[1.0, 0.0], [0.0, 1.0]]
@@ -149,8 +206,9 @@ def exposure(
         known = region(gram, moment, noise_sd=noise_sd, error=error * _MERIT_SHARE)
     draws, tallies = _count(found, known, merit, len(times))
     unsaid = NOT_JUDGED if changing else UNKNOWN
+    decisions = sum(len(block.taken) for block in found.blocks)
     actions, groups = (
-        tuple(_rows(tally, labels, known, error * _SHOWN_SHARE, tolerance, unsaid))
+        tuple(_rows(tally, labels, known, error * _SHOWN_SHARE, tolerance, unsaid, decisions))
         for tally, labels in zip(tallies, (found.names, found.groups), strict=True)
     )
     shown = sum(int((block.times > 0).sum()) for block in found.blocks)
@@ -214,6 +272,7 @@ def _with_estimates(
 ) -> Exposure:
     """Add what the posterior says; `gram` is None if nothing was learnt yet."""
     labels = found.names, found.groups
+    decisions, answered = _answered(found)
     sizes = len(found.names.numbers), len(found.groups.numbers)
     believed = estimate(_seen(found), belief, table.merit, sizes, len(times))
     forecast = None if gram is None else _forecast(table, found, belief, gram)
@@ -223,32 +282,56 @@ def _with_estimates(
     ):
         weight = np.where(tally.weight > 0, tally.weight, 1.0)
         value, low, high = sums.interval(weight)
-        more = np.full(tally.rounds.size, math.nan)
+        seen, due = Given.of(tally), sums.shares(weight)
+        chances = likely.probabilities(seen, due, table.tolerance)
+        more, later = np.full((2, tally.rounds.size), math.nan)
         if forecast is not None and each:
             latest, so_far = forecast
             codes = latest.latest.names if known is found.names else latest.latest.groups
             errors = table.error * _SHOWN_SHARE * spending(tally.rounds.size)
-            seen = Seen(np.maximum(tally.rounds, 1.0), tally.shown, errors)
-            more = latest.rewards(codes, seen, so_far, partial(_certain, tolerance=table.tolerance))
+            shown = Seen(np.maximum(tally.rounds, 1.0), tally.shown, errors)
+            more = latest.rewards(codes, shown, so_far, partial(_certain, tolerance=table.tolerance))
             more = np.maximum(more, _LEAST_MORE * so_far)
+            growth = np.full(tally.rounds.size, 1.0 / (answered * decisions))
+            later = latest.likely(codes, seen, due, table.tolerance, growth) / answered
+            later = np.maximum(later, _LEAST_MORE * decisions)
         places = [known.numbers[row.name] for row in each]
         rows.append(
             tuple(
                 replace(
                     row,
                     estimate=Share(float(value[k]), float(low[k]), float(high[k])),
-                    more=_about(row, more[k]),
+                    more=None if row.verdict != UNKNOWN else _about(more[k]),
+                    likely=_likely([float(each[k]) for each in chances], later[k], gram is not None),
                 )
                 for row, k in zip(each, places, strict=True)
             )
         )
     over_time = _over_time(found.names, tallies[0], believed[0], times)
-    return replace(table, actions=rows[0], groups=rows[1], over_time=over_time)
+    table = replace(table, actions=rows[0], groups=rows[1], over_time=over_time)
+    return replace(table, learnt=gram is not None, answered=answered)
 
 
-def _about(row: Row, more: float) -> int | None:
-    """Round a forecast to two digits; None for a row that is judged, or of which nothing can be said."""
-    return None if row.verdict != UNKNOWN or math.isnan(more) else int(float(f"{more:.1e}"))
+def _likely(chances: Sequence[float], more: float, learnt: bool) -> Likely:
+    words = likely.verdict(*chances) if learnt else likely.UNKNOWN  # nobody is judged by the prior alone
+    below, in_line, above = chances
+    return Likely(words, below, in_line, above, _about(more) if words == likely.UNKNOWN else None)
+
+
+def _about(more: float) -> int | None:
+    """Round a forecast to two digits; None if nothing can be said."""
+    return None if math.isnan(more) else int(float(f"{more:.1e}"))
+
+
+def _answered(found: Blocks) -> tuple[int, float]:
+    """Return the number of decisions, and for which part of them a reward comes, by the older half if it can.
+
+    Rewards of the latest decisions may still come.
+    """
+    places = np.concatenate([block.positions for block in found.blocks])
+    came = np.concatenate([np.isfinite(block.rewards).mean(axis=1) for block in found.blocks])
+    older = came[2 * places < places.size]
+    return places.size, float(older.mean()) if older.any() else float(came.mean())
 
 
 def _seen(found: Blocks) -> Iterator[Block]:
@@ -288,6 +371,9 @@ def _count(
         seen = block.times > 0
         for part in _parts(block, 1):
             draws.take(part, Sets.of(part.names), len(found.names.numbers))
+            for tally, codes in ((names, part.names), (groups, part.groups)):
+                if tally.rounds.size:
+                    tally.give(part, codes, Sets.of(codes))
         shown = block if seen.all() else block[seen]
         for part in _parts(shown, 1):
             for tally, codes in ((names, part.names), (groups, part.groups)):
@@ -310,7 +396,13 @@ def _parts(block: Block, dimension: int) -> Iterator[Block]:
 
 
 def _rows(
-    tally: Tally, labels: Labels, known: Region | None, error: float, tolerance: float, unsaid: str
+    tally: Tally,
+    labels: Labels,
+    known: Region | None,
+    error: float,
+    tolerance: float,
+    unsaid: str,
+    decisions: int,
 ) -> Iterator[Row]:
     if not labels.numbers:
         return
@@ -320,6 +412,7 @@ def _rows(
     most = None if bool(np.isin(tally.most, (0.0, 1.0)).all()) else np.where(tally.most > 0, tally.most, 1.0)
     ends = share_interval(tally.shown, rounds, errors, most)
     shown_low, shown_high = ((end * (rounds / weight)).clip(max=1.0) for end in ends)
+    gone = likely.left(tally, decisions)
     for name, k in labels.numbers.items():
         n = tally.rounds[k]
         if n == 0:  # its decisions showed nothing
@@ -328,20 +421,16 @@ def _rows(
         middle = math.nan if known is None else min(max(tally.share[k] / weight[k], low[k]), high[k])
         entitled = Share(middle, low[k], high[k])
         words = unsaid if known is None else verdict(shown, entitled, tolerance)
-        yield Row(name, int(n), int(tally.times[k]), shown, tally.policy[k] / weight[k], entitled, words)
+        counts, policy = (int(n), int(tally.times[k])), tally.policy[k] / weight[k]
+        yield Row(name, *counts, shown, policy, entitled, words, left=bool(gone[k]))
 
 
-def _cells(row: Row) -> tuple[object, ...]:
-    shown, entitled = row.shown, row.entitled
-    return (
-        row.name,
-        f"{row.rounds:,}".replace(",", " "),
-        percent(shown.value),
-        f"{percent(shown.low)} and {percent(shown.high)}",
-        percent(entitled.value),
-        f"{percent(entitled.low)} and {percent(entitled.high)}",
-        row.verdict,
-    )
+def _ends(share: Share) -> str:
+    return f"{percent(share.low)} and {percent(share.high)}"
+
+
+def _be(number: int) -> str:
+    return "is" if number == 1 else "are"
 
 
 def percent(share: float) -> str:
@@ -350,6 +439,11 @@ def percent(share: float) -> str:
 
 
 WITHIN, BELOW, ABOVE, UNKNOWN = "within", "below", "above", "too little data"
+#: What likely verdicts can't see.
+UNSEEN = (
+    "Likely verdicts judge shares by the same model that makes them: they see lag, exploration and your own "
+    "choices, and they can't see that the model is wrong."
+)
 NOT_JUDGED = "not judged"  # where merit is expected to change
 
 
@@ -384,9 +478,16 @@ class Row:
     shown: Share
     policy: float  # share under the policies: the shown share without the luck of the draw
     entitled: Share
-    verdict: str
+    verdict: str  # what is certain
     estimate: Share | None = None  # of the entitlement, under a posterior, with a credible interval
     more: int | None = None  # rewards, about, until the verdict may be certain
+    likely: Likely | None = None  # what is likely under a posterior
+    left: bool = False  # whether it is no longer among the actions, by how long it was absent
+
+    @property
+    def estimated(self) -> float:
+        """The share that it is entitled to, as well as it is known."""
+        return self.entitled.value if self.estimate is None else self.estimate.value
 
     @property
     def shortfall(self) -> Share:

@@ -1,10 +1,10 @@
-"""How many more rewards it may take until an action's verdict is certain: a rough forecast.
+"""How many more rewards it may take until an action's verdict is certain, or likely: a rough forecast.
 
 It assumes that coming rounds are like the latest ones, that θ* is the posterior's mean, that actions are
 shown in proportion to merit, and that rewards come as often as before. Then after x more rewards Σxxᵀ is
 G + xM, with M the mean of Σ q_a x_a x_aᵀ over rounds, and both intervals follow from their formulas: the
 linear bound of `entitlement` with the radius of `confidence_region`, and the confidence sequence of the share
-shown.
+shown. For a likely verdict, the sd of the entitled share is today's times how much vᵀ(A + xM)⁻¹v shrinks.
 
 With A = G + λI = L Lᵀ and L⁻¹ M L⁻ᵀ = Q diag(κ) Qᵀ, every x has the same eigenvectors:
 vᵀ(A + xM)⁻¹v = Σ_k (Qᵀ L⁻¹ v)_k² / (1 + x κ_k) and ln|A + xM| = ln|A| + Σ_k ln(1 + x κ_k).
@@ -23,6 +23,7 @@ from fedfairx.core.merit import Exponential
 from fedfairx.fairness.confidence_sequences import share_interval
 from fedfairx.fairness.decision_log import Block, Codes
 from fedfairx.fairness.entitlement import bend_of
+from fedfairx.fairness.likely import LEVEL, Given
 from fedfairx.util.arrays import Array
 
 _ROUNDS, _NUMBERS = 64, 1 << 21  # of the latest rounds, at most, and numbers in them
@@ -81,13 +82,8 @@ class Forecast:
         codes: (n, K) of the latest rounds. so_far: rewards that came in the rounds seen.
         """
         size = seen.rounds.size
-        named = codes >= 0
-        here = _times_seen(codes, size)
-        there = np.maximum(here, 1.0)
-        due = np.bincount(codes[named], self._shares[named], size) / there
-        gradient = np.zeros((size, self._gradients.shape[2]))
-        np.add.at(gradient, codes[named], self._gradients[named])
-        squares = np.square(gradient / there[:, None]) @ self._shrinking.T
+        here, due, gradient = self._of(codes, size)
+        squares = np.square(gradient) @ self._shrinking.T
         reach = self._radius * np.sqrt(squares)  # (m, x)
         off = reach + bend_of(self._spans, due[:, None] + reach)
         more = seen.rounds / so_far  # rounds for each reward
@@ -109,6 +105,45 @@ class Forecast:
             low, high = np.where(enough, low, np.minimum(middle + 1, high)), np.where(enough, middle, high)
         found[which] = _GRID[low]
         return found
+
+    def _of(self, codes: Codes, size: int) -> tuple[Array, Array, Array]:
+        """Return in how many of the latest rounds each occurs, its mean share, and its gradient (m, d)."""
+        named = codes >= 0
+        here = _times_seen(codes, size)
+        there = np.maximum(here, 1.0)
+        due = np.bincount(codes[named], self._shares[named], size) / there
+        gradient = np.zeros((size, self._gradients.shape[2]))
+        np.add.at(gradient, codes[named], self._gradients[named])
+        return here, due, gradient / there[:, None]
+
+    def likely(self, codes: Codes, seen: Given, entitled: Array, tolerance: float, growth: Array) -> Array:
+        """Return (m,) how many more rewards it takes until a verdict is likely; NaN where that can't be said.
+
+        entitled: (m, S) draws of the entitled shares so far.
+        growth: (m,) by which part of the rounds so far each reward adds to them.
+        """
+        from scipy.special import ndtr  # slow to import
+
+        here, due, gradient = self._of(codes, growth.size)
+        squares = np.square(gradient)
+        start = squares.sum(axis=1, keepdims=True)
+        shrinks = squares @ self._shrinking.T / np.where(start > 0.0, start, 1.0)  # (m, x)
+        part = 1.0 / (1.0 + growth[:, None] * _GRID)  # of the rounds by then that are over by now
+
+        def by_then(now: Array) -> Array:
+            return np.asarray(part * now[:, None] + (1.0 - part) * due[:, None])
+
+        mean, variance = by_then(entitled.mean(axis=1)), entitled.var(axis=1)[:, None] * shrinks
+        spread = np.sqrt(variance + np.square(seen.error)[:, None] * part) + 1e-300
+        least = 1.0 - tolerance
+        below, between, above = np.ones((3, *mean.shape), dtype=np.bool_)
+        for share in (seen.shown, seen.given):
+            over = ndtr((least * by_then(share) - mean) / spread)  # probability that it is above
+            under = ndtr((mean - by_then(share) / least) / spread)
+            below, above = below & (under >= LEVEL), above & (over >= LEVEL)
+            between = between & (1.0 - under - over >= LEVEL)
+        sure = (below | between | above) & (here > 0)[:, None]
+        return np.where(sure.any(axis=1), _GRID[sure.argmax(axis=1)], math.nan)
 
 
 def _times_seen(codes: Codes, size: int) -> Array:

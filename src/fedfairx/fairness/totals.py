@@ -31,6 +31,11 @@ class Tally:
     weight: Array  # of all slots that were seen
     most: Array  # the most weight that it can have in one of its rounds
     policy: Array  # expected weight
+    given: Array  # weight without the luck of the draw, as far as that is known: see `give`
+    luck: Array  # expected weight, or weight, in rounds where it is not
+    free: Array  # how many these are
+    first: Array  # position in the log of the first round
+    last: Array
     share: Array  # of weights, at θ̂
     low: Array  # round by round
     high: Array
@@ -44,10 +49,11 @@ class Tally:
     @classmethod
     def empty(cls, size: int, dimension: int, stretches: int = 1) -> Tally:
         gradient, over_time = np.zeros((size, dimension)), np.zeros((2, size, stretches))
-        rounds, times, shown, weight, most, *sums = np.zeros((11, size))
-        policy, share, low, high, middle, bend = sums
-        ends = low, high, middle, bend, gradient
-        return cls(rounds, times, shown, weight, most, policy, share, *ends, *over_time)
+        rounds, times, shown, weight, most, policy, *sums = np.zeros((14, size))
+        given, luck, free, share, low, high, middle, bend = sums
+        places = np.full(size, np.inf), np.full(size, -np.inf)
+        known, ends = (rounds, times, shown, weight, most, policy), (low, high, middle, bend, gradient)
+        return cls(*known, given, luck, free, *places, share, *ends, *over_time)
 
     def count(self, block: Block, codes: Codes, sets: Sets) -> None:
         """Add the shares that a block shows."""
@@ -63,6 +69,32 @@ class Tally:
         self.weight += np.bincount(once, seen[sets.first], size)
         np.maximum.at(self.most, once, sets.most(block.weights)[sets.first])
         self.policy += np.bincount(codes[named], (block.times[:, None] * block.policy)[named], size)
+
+    def give(self, block: Block, codes: Codes, sets: Sets) -> None:
+        """Add what a block gives without the luck of the draw: what the policy said it would show.
+
+        Where the caller chose by itself, it is what was shown. Where it withdrew a draw, it is what was shown
+        less what was drawn plus what the policy said: those whose draws are withdrawn more often lose.
+        """
+        size, named = self.rounds.size, codes >= 0
+        at = np.broadcast_to(block.positions[:, None], codes.shape)[named]
+        self.first[codes[named][::-1]] = np.minimum(self.first[codes[named]], at)[::-1]
+        self.last[codes[named]] = np.maximum(self.last[codes[named]], at)  # the last of several is assigned
+        drawn = ~block.baseline
+        self.given += np.bincount(codes[named & drawn[:, None]], block.policy[named & drawn[:, None]], size)
+        free = block.baseline | (block.times < 1.0)
+        if not free.any():
+            return
+        rows = np.arange(len(codes))[:, None]
+        taken = np.where((block.taken >= 0) & free[:, None], codes[rows, block.taken], -1)
+        draws = np.where((drawn & free)[:, None], codes[rows, block.drawn], -1)
+        for sign, each in ((1.0, taken), (-1.0, draws)):
+            self.given += sign * np.bincount(each[each >= 0], block.weights[each >= 0], size)
+        own = np.where(block.baseline[:, None], taken, -1)
+        withdrawn = named & (drawn & free)[:, None]
+        self.luck += np.bincount(own[own >= 0], block.weights[own >= 0], size)
+        self.luck += np.bincount(codes[withdrawn], block.policy[withdrawn], size)
+        self.free += np.bincount(codes[sets.first & free[:, None]], minlength=size)
 
     @staticmethod
     def _over_time(

@@ -44,6 +44,7 @@ KEPT = 32  # tables in the cache
 FRESH = 10.0  # seconds for which a table is cached, at least
 PATIENCE = 1.0  # seconds that readers wait for what is read from the log
 COST = 10.0  # and this many times the seconds that it took to compute
+YEAR = 365.25 * 86_400.0  # seconds: nothing is forecast beyond
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,16 @@ class ExposureSnapshot:
     end: int  # the number after the last step of the log that its estimates rest on
     stretch: str = ""  # of time, in `table.over_time`
     gone: str | None = None  # what is no longer in the log, as a sentence
+
+    def wait(self, decisions: float) -> float | None:
+        """About how many seconds so many more decisions take, at the rate so far; None if it has none."""
+        if self.first is None or self.last is None or self.last <= self.first:
+            return None
+        return decisions * (self.last - self.first) / max(self.table.decisions - 1, 1)
+
+    def wait_for(self, rewards: float) -> float | None:
+        """The same for so many more rewards."""
+        return None if math.isnan(self.table.answered) else self.wait(rewards / self.table.answered)
 
 
 class _Reading:
@@ -320,6 +331,7 @@ class _Seen:
                 made.drawn,
                 made.reward,
                 stretch=max(0, int((made.time - self._since) // self._width)),
+                baseline=made.mode != "live",
             )
             if made.slots:
                 logged.slots = [slot.weight for slot in made.slots]

@@ -87,7 +87,7 @@ class Published:
 
 
 def coarse(table: Exposure) -> Exposure:
-    """The table with entitlements in three digits, wider intervals, and no policies."""
+    """The table with entitlements in three digits, wider intervals, no policies and no probabilities."""
     return replace(
         table,
         actions=tuple(map(_coarse, table.actions)),
@@ -99,7 +99,11 @@ def coarse(table: Exposure) -> Exposure:
 
 def _coarse(row: Row) -> Row:
     estimate = None if row.estimate is None else _coarse_share(row.estimate)
-    return replace(row, policy=math.nan, entitled=_coarse_share(row.entitled), estimate=estimate)
+    likely = row.likely
+    if likely is not None:  # its probabilities rest on policies
+        likely = replace(likely, below=math.nan, in_line=math.nan, above=math.nan)
+    entitled = _coarse_share(row.entitled)
+    return replace(row, policy=math.nan, entitled=entitled, estimate=estimate, likely=likely)
 
 
 def _coarse_share(share: Share) -> Share:

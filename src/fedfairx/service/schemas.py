@@ -592,6 +592,29 @@ class Interval(Struct):
     high: Difference
 
 
+class LikelyVerdict(Struct):
+    """What is likely of a share, by the model that makes it: it sees lag, exploration and the caller's own
+    choices, and can't see that the model is wrong.
+
+    verdict: likely below, likely above or in line, each with a probability of at least 95 %; or not known
+        yet. Of all such verdicts at one time at most 5 % are wrong on average, if the model is right.
+    below: The probability of a share below (1 - tolerance) of the entitled one, of what was shown and of what
+        was given without the luck of the draw; null unless for admins.
+    in_line: The probability that both are between.
+    above: The probability that both are more than 1/(1 - tolerance) of it.
+    more_decisions: About how many more decisions it takes until there is a verdict; null if there is one, if
+        nothing can be said, or if that takes more than a year.
+    more_days: The same in days, at the rate of decisions so far.
+    """
+
+    verdict: str
+    below: Share | None
+    in_line: Share | None
+    above: Share | None
+    more_decisions: Annotated[int, Meta(ge=0)] | None
+    more_days: Annotated[float, Meta(ge=0)] | None
+
+
 class Exposed(Struct):
     """An action or a group, over the decisions in which it was available.
 
@@ -602,11 +625,14 @@ class Exposed(Struct):
         expected weights among all weights; null unless for admins.
     entitled: Its share in proportion to true merit, as far as slots allow.
     shortfall: Entitled minus shown.
-    verdict: within, above, below or too little data; with a half-life, not judged.
+    verdict: What is certain without a prior: within, above, below or too little data; with a half-life, not
+        judged.
     estimate: The mean of the entitled share under the model, with a 95 % credible interval, which is right
-        if the model is, and which no verdict rests on; null with a half-life.
+        if the model is, and which nothing certain rests on; null with a half-life.
     more_rewards: About how many more rewards it takes until the verdict is certain, often wrong by a factor
-        of two; null if it is certain, or if nothing can be said.
+        of two; null if it is certain, if nothing can be said, or if that takes more than a year.
+    likely: What is likely under the model; null with a half-life.
+    left: Whether it is no longer among the actions, by how long it was absent.
     """
 
     name: str
@@ -619,6 +645,8 @@ class Exposed(Struct):
     verdict: str
     estimate: Interval | None
     more_rewards: Annotated[int, Meta(ge=0)] | None
+    likely: LikelyVerdict | None
+    left: bool
 
 
 class Drawn(Struct):
@@ -640,6 +668,7 @@ class ExposureTable(Struct):
     first: The time of the first decision, in seconds since 1970.
     bounded: Whether earlier decisions of the window were left out, because there are too many.
     gone: What is no longer in the log of this window, as a sentence; null if nothing is.
+    summary: Who is likely treated unfairly, in one sentence.
     """
 
     actions: list[Exposed]
@@ -655,6 +684,7 @@ class ExposureTable(Struct):
     error: float
     tolerance: float
     claims: list[str]
+    summary: str
 
 
 class ArrivalSeen(Struct):

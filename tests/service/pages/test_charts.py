@@ -28,21 +28,31 @@ rows = st.builds(
 
 @given(st.lists(rows, max_size=5))
 def test_every_place_is_inside(found: list[Row]) -> None:
-    scale = charts.scale_of(found)
+    scale = charts.scale_of(found, 0.2)
     assert 0 < scale <= 1
     assert 2 <= len(charts.ticks(scale)) <= 6
     assert math.isclose(charts.ticks(scale)[-1], scale)
     for row in found:
-        text = charts.intervals(row, scale)
+        text = charts.shares(row, scale, 0.2)
         for place in re.findall(r'(?:x|x1|x2|cx|width)="([\d.]+)%"', text):
             assert 0 <= float(place) <= 100.001
         assert "nan" not in text
 
 
-def test_what_is_not_known_has_no_middle() -> None:
+def test_what_is_not_known_is_not_drawn() -> None:
     row = Row("a", 9, 3, Share(0.3, 0.1, 0.6), 0.3, Share(math.nan, 0.0, 1.0), "too little data")
-    assert "middle" not in charts.intervals(row, 1.0)
-    assert "nan" not in charts.intervals(row, 1.0)
+    assert "estimated" not in charts.shares(row, 1.0, 0.2)
+    assert "nan" not in charts.shares(row, 1.0, 0.2)
+
+
+def test_the_axis_fits_what_is_drawn() -> None:
+    """What is guaranteed of entitlements is not in the figure, and does not stretch it."""
+    wide = Share(0.01, 0.0, 1.0)
+    row = Row("a", 9, 3, Share(0.012, 0.0, 0.5), 0.0, wide, "too little data", Share(0.01, 0.008, 0.013))
+    assert charts.scale_of([row], 0.2) == 0.015
+    assert charts.scale_of([row], 0.5) == 0.02
+    assert charts.scale_of([], 0.2) == 1.0
+    assert re.findall(r">([0-9.]+) %<", charts.axis(0.015)) == ["0", "0.5", "1", "1.5"]
 
 
 def test_numbers_of_a_narrow_axis_do_not_touch() -> None:

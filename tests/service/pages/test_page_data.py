@@ -7,17 +7,20 @@ from dataclasses import replace
 from html import unescape
 from typing import Any
 
+import numpy as np
+import pytest
 from starlette.datastructures import QueryParams
 
 import fedfairx as ffx
-from fedfairx.fairness import Row, Share
+from fedfairx.fairness import Likely, Row, Share
+from fedfairx.fairness.credible import OverTime
 from fedfairx.privacy import Guarantee
 from fedfairx.service.exposure_cache import ExposureSnapshot
 from fedfairx.service.pages.exposure_page import view_of
 from fedfairx.service.pages.jinja import page
 from fedfairx.service.pages.periods import Window
+from fedfairx.service.routes.exposure import _written
 from fedfairx.service.schemas import PeerSeen, Privacy, Sync
-from market import fill, looking
 
 FRAME = {
     "agent": "clinic-3",
@@ -89,18 +92,73 @@ def test_a_table_that_leaves_decisions_out_says_so() -> None:
         assert ("its start moves" in exposure(looked)) == bounded
 
 
-def test_the_page_to_sign_has_the_ends_of_each_interval_in_order(tmp_path) -> None:
-    row = Row("ann", 10, 3, Share(0.3, 0.2, 0.4), 0.3, Share(0.5, 0.45, 0.6), "below")
-    table = replace(ffx.exposure([ffx.Logged([0.5, 0.5], t % 2) for t in range(100)]), actions=(row,))
-    looked = ExposureSnapshot(table, 1.7e9, 1.8e9, 1.8e9, 0.0, False, 0, 0, 100)
-    text = " ".join(re.sub(r"<[^>]*>", " ", exposure(looked)).split())
-    assert "30.0 % 20.0 – 40.0 % 50.0 % 45.0 – 60.0 % +20.0 +5.0 to +40.0 10 3 shown" in text
-    place = str(tmp_path / "agent.sqlite")
-    fill(place, 60)
-    with looking(place) as client:  # the report has the same table
-        between = re.findall(r'between">([+−][\d.]+) to ([+−][\d.]+)<', client.get("/report").text)
-    assert len(between) >= 5
-    assert all(float(low.replace("−", "-")) < float(high.replace("−", "-")) for low, high in between)
+def judged(verdict: str, *, more: int | None = None, left: bool = False, shown: float = 0.3) -> Row:
+    """A row with both tiers, which differ."""
+    share, due = Share(shown, 0.2, 0.4), Share(0.5, 0.45, 0.6)
+    told = Likely(verdict, 0.0, 0.0, 0.0, more)
+    return Row("ann", 10, 3, share, 0.3, due, "below", Share(0.52, 0.48, 0.56), None, told, left)
+
+
+def looked_at(*rows: Row, groups: tuple[Row, ...] = (), seconds: float = 100.0) -> ExposureSnapshot:
+    log = [ffx.Logged([0.5, 0.5], t % 2, [0, 1], reward=0.5) for t in range(101)]
+    table = ffx.exposure(log, posterior=(np.full(2, 0.5), 0.1 * np.eye(2)))
+    over_time = OverTime([0.0], *({row.name: [0.3] for row in rows} for _ in range(2)))
+    table = replace(table, actions=rows, groups=groups, over_time=over_time)
+    return ExposureSnapshot(table, 1.7e9, 1.7e9 + seconds, 1.8e9, 0.0, False, 0, 0, 100)
+
+
+def words(text: str) -> str:
+    return " ".join(re.sub(r"<[^>]*>", " ", text).split())
+
+
+def test_tiers_are_apart() -> None:
+    """The table has what is likely, and what can be opened has what is certain."""
+    text = exposure(looked_at(judged("not known yet", more=2_300, left=True)))
+    before, inside = text.split("<details>\n    <summary>Verdicts that are certain")
+    table = words(before.split('<table class="exposure"')[1])
+    assert "ann left not known yet about 2 300 more decisions, 38 minutes" in table
+    assert "30.0 % 52.0 % 48.0 – 56.0 % +22.0 10 3 shown" in table
+    assert 'class="chip below"' not in before
+    assert "ann below 20.0 – 40.0 % 45.0 – 60.0 % +5.0 to +40.0" in words(inside)
+    assert "can’t see that the model is wrong" in before
+    colours = {"likely below": "below", "likely above": "above", "in line": "within"}
+    for verdict, kind in colours.items():
+        assert f'<span class="chip {kind}">' in exposure(looked_at(judged(verdict))).split("<details>")[0]
+
+
+def test_nothing_is_forecast_beyond_a_year() -> None:
+    year = 365.25 * 86_400
+    for seconds, said in ((0.9 * year, True), (1.1 * year, False)):
+        looked = looked_at(judged("not known yet", more=100), seconds=seconds)
+        text = words(exposure(looked))
+        assert ("about 100 more decisions" in text) == said
+        assert ("not within a year at this rate" in text) == (not said)
+        told = _written(looked).actions[0].likely
+        assert told is not None
+        assert (told.more_decisions, told.more_days) == (
+            (100, pytest.approx(0.9 * 365.25)) if said else (None, None)
+        )
+    many = replace(judged("in line"), more=10_000, verdict="too little data")
+    assert "not within a year" in words(exposure(looked_at(many, seconds=year)))
+    assert _written(looked_at(many, seconds=year)).actions[0].more_rewards is None
+    assert _written(looked_at(many)).actions[0].more_rewards == 10_000
+
+
+def test_groups_come_first_and_the_worst_of_each() -> None:
+    rows = [
+        replace(judged(verdict), name=f"{verdict}!")
+        for verdict in ("in line", "likely above", "likely below")
+    ]
+    worse = replace(judged("likely below", shown=0.1), name="worse")
+    group = replace(judged("in line"), name="the group")
+    text = exposure(looked_at(*rows, worse, groups=(group,)))
+    places = [
+        re.search(rf">\s*{name}\s*<", text).start()  # type: ignore[union-attr]
+        for name in ("the group", "worse", "likely below!", "likely above!", "in line!")
+    ]
+    assert places == sorted(places)
+    assert 'Verdict<span class="arrow" aria-hidden="true">↓' in text
+    assert 'Shown<span class="arrow" aria-hidden="true">↕' in text
 
 
 def test_a_log_that_was_drawn_otherwise_is_said_aloud() -> None:

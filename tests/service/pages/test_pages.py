@@ -130,14 +130,26 @@ def test_the_exposure_page_shows_the_table(market: str) -> None:
 
 
 @pytest.mark.long
-def test_who_is_shown_too_little_needs_attention(tmp_path) -> None:
+def test_the_overview_begins_with_who_is_shown_too_little(tmp_path) -> None:
     place = str(tmp_path / "agent.sqlite")
     fill(place, 4_000, favourite=0.5)
     with looking(place) as client:
-        text = client.get("/").text
-        assert "1 action above" in text
-        assert "Shown surely more than entitled to: Ada Works." in text
-        assert re.search(r"\d actions? below", text)
+        text, table = client.get("/").text, client.get("/v1/exposure").json()
+        verdicts = {row["name"]: row["likely"]["verdict"] for row in table["groups"] + table["actions"]}
+        assert verdicts["Ada Works"] == "likely above"
+        below = [name for name, verdict in verdicts.items() if verdict == "likely below"]
+        assert below
+        assert 0 < text.index(table["summary"]) < text.index("What needs attention")
+        assert f"{len(below)} {'is' if len(below) == 1 else 'are'} likely below" in table["summary"]
+        shortfall = {
+            row["name"]: row["estimate"]["value"] - row["shown"]["value"]
+            for row in table["groups"] + table["actions"]
+        }
+        worst = sorted(below, key=lambda name: -shortfall[name])[:3]
+        listed = re.findall(r'<tr><th scope="row">([^<]+)<', text.split("What needs attention")[0])
+        assert [unescape(name).strip() for name in listed] == worst
+        report = client.get("/report").text
+        assert table["summary"] in report
         assert "took the caller’s baseline" in client.get("/exposure").text
 
 
@@ -254,10 +266,11 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 def test_many_actions_come_in_pages(many: TestClient, path: str) -> None:
     text = many.get(path).text
     assert text.count('scope="row" role="rowheader"') == 50
+    text = many.get(f"{path}?sort=name").text
     assert "Page 1 of 5" in text
     assert "seller 0051" not in text
-    assert "seller 0051" in many.get(f"{path}?page=2").text
-    assert "=1+1" in many.get(f"{path}?page=999").text  # the last one
+    assert "seller 0051" in many.get(f"{path}?sort=name&page=2").text
+    assert "W" * 190 in many.get(f"{path}?sort=name&page=999").text  # the last one
     found = many.get(f"{path}?q=SELLER%200051").text
     assert found.count('scope="row" role="rowheader"') == 1
     assert "No name contains" in many.get(f"{path}?q=nobody").text

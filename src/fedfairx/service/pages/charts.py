@@ -17,17 +17,20 @@ from fedfairx.service.pages.formatting import number
 
 _MANY = 40  # options whose shares are drawn one by one
 _SEEN = 0.006  # the least width of one that was taken, among many
-_TICKS = (0.02, 0.05, 0.1, 0.2, 0.25, 0.5)
+_TICKS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5)
 
 
-def scale_of(rows: Sequence[Row]) -> float:
-    """The share at the right end of a table's figures: a round number above nearly all intervals."""
-    if not rows:
-        return 1.0
-    furthest = max(max(row.shown.high, min(row.entitled.high, 2.5 * row.shown.high + 0.02)) for row in rows)
-    furthest = max(furthest, *(row.estimate.high for row in rows if row.estimate is not None), 0.0)
+def scale_of(rows: Sequence[Row], tolerance: float) -> float:
+    """The share at the right end of a table's figures: the least round number that all of them are within."""
+    furthest = max((_furthest(row, tolerance) for row in rows), default=1.0)
     step = _step(max(furthest, _TICKS[0]))
     return min(1.0, max(1, math.ceil(furthest / step - 1e-9)) * step)
+
+
+def _furthest(row: Row, tolerance: float) -> float:
+    if row.estimate is None:
+        return row.shown.high
+    return max(row.shown.value, row.estimate.high, row.estimate.value / (1.0 - tolerance))
 
 
 def ticks(scale: float) -> list[float]:
@@ -51,40 +54,39 @@ def axis(scale: float) -> Markup:
     return Markup(f'<svg class="axis" height="20" aria-hidden="true">{"".join(marks)}</svg>')
 
 
-def intervals(row: Row, scale: float) -> Markup:
-    """The entitlement as a band, the share shown as a dot with its interval, and an estimate as a circle."""
-    shown, entitled = row.shown, row.entitled
-    grid = "".join(
+def shares(row: Row, scale: float, tolerance: float) -> Markup:
+    """The share shown as a dot, an estimate of the entitled one with its interval, and what is in line.
+
+    Without an estimate, the share shown has its confidence interval.
+    """
+    parts = [
         f'<line class="grid" x1="{x}" x2="{x}" y1="0" y2="36"/>'
         for x in (_x(tick, scale) for tick in ticks(scale))
-    )
-    low, high = min(entitled.low, scale), min(entitled.high, scale)
-    width = f"{100 * (high - low) / scale:.3f}%"
-    band = f'<rect class="entitled" x="{_x(low, scale)}" y="7" width="{width}" height="22" rx="3"/>'
-    middle, level = "", 18
-    if row.estimate is not None:
-        guess, level = row.estimate, 13
-        left, right = _x(guess.low, scale), _x(guess.high, scale)
-        middle = (
-            f'<line class="estimated" x1="{left}" x2="{right}" y1="24" y2="24"/>'
-            f'<circle class="estimated" cx="{_x(guess.value, scale)}" cy="24" r="3.5"/>'
-        )
-    elif not math.isnan(entitled.value) and entitled.value <= scale:
-        x = _x(entitled.value, scale)
-        middle = f'<line class="middle" x1="{x}" x2="{x}" y1="7" y2="29"/>'
-    left, right = _x(shown.low, scale), _x(shown.high, scale)
-    whisker = f'<line class="shown" x1="{left}" x2="{right}" y1="{level}" y2="{level}"/>'
-    dot = f'<circle class="shown" cx="{_x(shown.value, scale)}" cy="{level}" r="4.5"/>'
-    ends = (
-        '<text class="ends" x="0" y="48">0 %</text>'
-        f'<text class="ends" x="100%" y="48" text-anchor="end">{_percent(scale)}</text>'
-    )
-    share, least, most = (_percent(each, 1) for each in (shown.value, entitled.low, entitled.high))
-    about = "" if row.estimate is None else f", estimated {_percent(row.estimate.value, 1)}"
+    ]
+    label, shown = f"shown {_percent(row.shown.value, 1)}", row.shown
+    if row.estimate is None:
+        left, right = _x(shown.low, scale), _x(shown.high, scale)
+        parts.append(f'<line class="shown" x1="{left}" x2="{right}" y1="18" y2="18"/>')
+    else:
+        due = row.estimate
+        low, high = (1.0 - tolerance) * due.value, min(due.value / (1.0 - tolerance), scale)
+        width = f"{100 * (high - low) / scale:.3f}%"
+        left, right = _x(due.low, scale), _x(due.high, scale)
+        parts += [
+            f'<rect class="entitled" x="{_x(low, scale)}" y="7" width="{width}" height="22" rx="3"/>',
+            f'<line class="estimated" x1="{left}" x2="{right}" y1="23" y2="23"/>',
+            f'<circle class="estimated" cx="{_x(due.value, scale)}" cy="23" r="3.5"/>',
+        ]
+        ends = f"{_percent(due.low, 1)} to {_percent(due.high, 1)}"
+        label += f", entitled to about {_percent(due.value, 1)}, from {ends}"
+    level = 18 if row.estimate is None else 13
+    parts += [
+        f'<circle class="shown" cx="{_x(shown.value, scale)}" cy="{level}" r="4.5"/>',
+        '<text class="ends" x="0" y="48">0 %</text>',
+        f'<text class="ends" x="100%" y="48" text-anchor="end">{_percent(scale)}</text>',
+    ]
     return Markup(
-        '<svg class="intervals" height="36" role="img" '
-        f'aria-label="shown {share}, entitled {least} to {most}{about}">'
-        f"{grid}{band}{middle}{whisker}{dot}{ends}</svg>"
+        f'<svg class="intervals" height="36" role="img" aria-label="{label}">{"".join(parts)}</svg>'
     )
 
 
@@ -180,5 +182,6 @@ def _anchor(tick: float, scale: float) -> str:
     return "start" if tick == 0 else "end" if tick > 0.999 * scale else "middle"
 
 
-def _percent(share: float, digits: int = 0) -> str:
-    return f"{100 * share:.{digits}f} %"
+def _percent(share: float, digits: int | None = None) -> str:
+    number = round(100 * share, 6)
+    return f"{number:g} %" if digits is None else f"{number:.{digits}f} %"

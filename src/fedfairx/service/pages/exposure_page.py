@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import QueryParams
 
-from fedfairx.fairness import Row, Share
+from fedfairx.fairness import Likely, Row, Share, likely
 from fedfairx.service import serializers
 from fedfairx.service.exposure_cache import ExposureSnapshot
 from fedfairx.service.pages.page_data import View, overview, privacy
@@ -23,17 +24,22 @@ if TYPE_CHECKING:
 #: How the exposure table can be sorted.
 EXPOSED: Keys = {
     "name": lambda row: row.name.casefold(),
-    "verdict": lambda row: row.verdict,
+    "verdict": lambda row: severity(row),
     "shown": lambda row: row.shown.value,
-    "entitled": lambda row: _or_least(_due(row)),
-    "shortfall": lambda row: _or_least(_due(row) - row.shown.value),
+    "entitled": lambda row: _or_least(row.estimated),
+    "shortfall": lambda row: _or_least(row.estimated - row.shown.value),
     "decisions": lambda row: row.rounds,
 }
 
 
-def _due(row: Row) -> float:
-    """The share that it is entitled to, as well as it is known."""
-    return row.entitled.value if row.estimate is None else row.estimate.value
+#: Who needs a look first: likely verdicts, the worst last.
+ORDER = (likely.IN_LINE, likely.UNKNOWN, likely.ABOVE, likely.BELOW)
+
+
+def severity(row: Row) -> tuple[int, float]:
+    """Who needs a look first is the largest: by the likely verdict, and then by the shortfall."""
+    place = 0 if row.likely is None else ORDER.index(row.likely.verdict)
+    return place, _or_least(row.estimated - row.shown.value)
 
 
 def _or_least(value: float) -> float:
@@ -50,7 +56,8 @@ def view_of(looked: ExposureSnapshot, window: Window, query: QueryParams, exact:
     """The values of the exposure page for a table."""
     table = looked.table
     actions, groups = (
-        listed(rows, query, EXPOSED, lambda row: row.name) for rows in (table.actions, table.groups)
+        listed(rows, query, EXPOSED, lambda row: row.name, "-verdict")
+        for rows in (table.actions, table.groups)
     )
     return {
         "looked": looked,
@@ -83,12 +90,36 @@ def _exposure_rows(*tables: Sequence[Row]) -> Iterator[Sequence[object]]:
     """The table as lines of CSV."""
     shares = ("shown", "entitled", "estimated", "shortfall")
     ends = [f"{share}{end}" for share in shares for end in ("", "_low", "_high")]
-    yield ["kind", "name", "verdict", "decisions", "shown_times", *ends, "more_rewards"]
+    later = [
+        "likely",
+        "probability_below",
+        "probability_in_line",
+        "probability_above",
+        "more_decisions",
+        "left",
+    ]
+    yield ["kind", "name", "verdict", "decisions", "shown_times", *ends, "more_rewards", *later]
     for kind, rows in zip(("action", "group"), tables, strict=True):
         for row in rows:
             found = (row.shown, row.entitled, row.estimate, row.shortfall)
             numbers = [None if each is None else end for each in found for end in _ends(each)]
-            yield [kind, row.name, row.verdict, row.rounds, row.count, *numbers, row.more]
+            told = [None] * 5 if row.likely is None else _told(row.likely)
+            yield [
+                kind,
+                row.name,
+                row.verdict,
+                row.rounds,
+                row.count,
+                *numbers,
+                row.more,
+                *told,
+                int(row.left),
+            ]
+
+
+def _told(found: Likely) -> list[object]:
+    chances = (found.below, found.in_line, found.above)
+    return [found.verdict, *(None if math.isnan(each) else each for each in chances), found.more]
 
 
 def _ends(share: Share | None) -> tuple[float | None, ...]:
@@ -103,6 +134,10 @@ async def report(served: ServedAgent, query: QueryParams, exact: bool) -> View:
     length, head = await served.read(lambda journal: length_and_head(journal, before=looked.end))
     return {
         **shown,
+        "sorted": [
+            sorted(rows, key=severity, reverse=True) for rows in (looked.table.groups, looked.table.actions)
+        ],
+        "certain": Counter(row.verdict for row in (*looked.table.groups, *looked.table.actions)),
         "overview": await overview(served, query, exact),
         "privacy": await privacy(served, query, exact),
         "version": serializers.version(),

@@ -5,6 +5,9 @@ from __future__ import annotations
 import datetime
 import math
 
+from fedfairx.service.exposure_cache import YEAR
+from fedfairx.util.formatting import duration
+
 
 def percent(share: float, digits: int = 1) -> str:
     """12.3 %, with a space that does not break; less than a percent has one digit more."""
@@ -22,7 +25,8 @@ def _hundred(share: float, digits: int) -> str:
 
 def points(share: float) -> str:
     """A difference of shares: +1.2, in points of a hundred."""
-    return "–" if math.isnan(share) else f"{100 * share:+.1f}".replace("-", "\u2212")
+    rounded = round(100 * share, 1) if math.isfinite(share) else math.nan
+    return "–" if math.isnan(rounded) else f"{rounded:+.1f}".replace("-", "\u2212") if rounded else "0.0"
 
 
 def count(number: int) -> str:
@@ -61,6 +65,13 @@ def precise(seconds: float) -> str:
 def iso(seconds: float) -> str:
     """A time in ISO 8601."""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat()
+
+
+def forecast(more: int, what: str, wait: float | None) -> str:
+    """About 2 300 more decisions, 3 days; `wait` in seconds."""
+    if wait is not None and wait > YEAR:
+        return "not within a year at this rate"
+    return f"about {count(more)} more {what}" + ("" if wait is None else f", {duration(wait)}")
 
 
 def sentence(text: str) -> str:

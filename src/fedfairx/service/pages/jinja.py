@@ -51,7 +51,8 @@ _templates = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_templates.globals.update(figures=charts, version=VERSION, between=formatting.between)
+_templates.globals.update(figures=charts, version=VERSION)
+_templates.globals.update(between=formatting.between, forecast=formatting.forecast)
 _FILTERS = (
     *("percent", "points", "count", "moment", "precise", "iso", "sentence", "milliseconds", "size"),
     *("number", "factor"),

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from starlette.datastructures import QueryParams
 
 from fedfairx.core.slates import ONE, Weights
+from fedfairx.fairness import Row, likely
 from fedfairx.fairness.change_test import Change
-from fedfairx.fairness.exposure_table import ABOVE, BELOW
 from fedfairx.fairness.missing_test import Missing
 from fedfairx.service import serializers
 from fedfairx.service.exposure_cache import ExposureSnapshot
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fedfairx.service.federation import Membership
     from fedfairx.service.served_agent import ServedAgent
 
+MOST_BELOW = 3  # largest shortfalls on the overview
 LITTLE_LEFT = 0.1  # of a privacy budget
 MANY_CLIPPED = 0.01  # of the records
 FEW_LEVELS = 8  # of a category, all of which are shown
@@ -83,6 +84,9 @@ def _overview(
     oldest = None if waiting is None else waiting.time
     active, warned = agent.actions, agent.warnings if exact else ()  # which tell of single rewards
     return {
+        "fair": looked.table.summary(),
+        "below": _below(looked),
+        "judged": looked.table.over_time is not None,
         "attention": [
             *_attention(served, looked, oldest, ready),
             *_missing_attention(missing),
@@ -108,6 +112,20 @@ def _overview(
         "actions": active,  # without features
         "retired": [name for name in agent.all_actions if name not in active],
     }
+
+
+def _below(looked: ExposureSnapshot) -> list[tuple[str, Row]]:
+    """The likely below with the largest shortfalls, and whether each is an action or a group.
+
+    Those who left come last.
+    """
+    table = looked.table
+    rows = [
+        (kind, row) for kind, each in (("group", table.groups), ("action", table.actions)) for row in each
+    ]
+    below = [(kind, row) for kind, row in rows if row.likely and row.likely.verdict == likely.BELOW]
+    below.sort(key=lambda each: (each[1].left, each[1].shown.value - each[1].estimated))
+    return below[:MOST_BELOW]
 
 
 def _features(schema: Schema | None) -> list[str]:
@@ -149,15 +167,6 @@ def _attention(
         found.append(Attention("bad", "Nothing can be written", "The storage takes no write."))
     if not table.draws.as_the_policy_said:
         found.append(Attention("bad", "Actions were not drawn from the policy", str(table.draws), "exposure"))
-    for kind, rows in (("action", table.actions), ("group", table.groups)):
-        for words, level, what in ((BELOW, "bad", "less"), (ABOVE, "warn", "more")):
-            names = [row.name for row in rows if row.verdict == words]
-            if names:
-                title = f"{len(names)} {kind}{'' if len(names) == 1 else 's'} {words}"
-                shown = ", ".join(names[:5]) + (" and others" if len(names) > 5 else "")
-                found.append(
-                    Attention(level, title, f"Shown surely {what} than entitled to: {shown}.", "exposure")
-                )
     if oldest is not None and settings.window is None and time.time() - oldest > 86_400:
         age = duration(time.time() - oldest)
         detail = f"The oldest decision has waited {age} for its reward, and no window ends it."

@@ -56,10 +56,10 @@ def link(query: Mapping[str, str], **changes: object) -> str:
 
 
 def listed(
-    items: Sequence[Item], query: QueryParams, keys: Keys, name: Callable[[Item], str]
+    items: Sequence[Item], query: QueryParams, keys: Keys, name: Callable[[Item], str], default: str = ""
 ) -> Listing[Item]:
     """The items whose name has the text `q` in it, sorted by `sort`, and the page `page` of them."""
-    search, sort, page = query.get("q", "").strip(), query.get("sort", ""), query.get("page", "1")
+    search, sort, page = query.get("q", "").strip(), query.get("sort", default), query.get("page", "1")
     if len(search) > LONGEST or sort.lstrip("-") not in {"", *keys}:
         raise ProblemError("invalid", "q or sort must be as the page's own links and forms give them.")
     if not (page.isascii() and page.isdigit() and 1 <= int(page[:9]) == int(page)):

@@ -6,11 +6,11 @@ import math
 
 from starlette.requests import Request
 
-from fedfairx.fairness import Row, Share
+from fedfairx.fairness import Likely, Row, Share
 from fedfairx.service import schemas
 from fedfairx.service.auth import sees_exact
 from fedfairx.service.endpoint import Window, endpoint, query_of
-from fedfairx.service.exposure_cache import ExposureSnapshot
+from fedfairx.service.exposure_cache import YEAR, ExposureSnapshot
 from fedfairx.service.problems import ProblemError
 from fedfairx.service.served_agent import ServedAgent
 
@@ -29,8 +29,8 @@ async def exposure(served: ServedAgent, request: Request) -> schemas.ExposureTab
 def _written(looked: ExposureSnapshot) -> schemas.ExposureTable:
     found = looked.table
     return schemas.ExposureTable(
-        [_row(row) for row in found.actions],
-        [_row(row) for row in found.groups],
+        [_row(row, looked) for row in found.actions],
+        [_row(row, looked) for row in found.groups],
         schemas.Drawn(found.draws.verdict, found.draws.p_value, found.draws.decisions),
         found.decisions,
         looked.withdrawn,
@@ -42,10 +42,11 @@ def _written(looked: ExposureSnapshot) -> schemas.ExposureTable:
         found.error,
         found.tolerance,
         list(found.claims()),
+        found.summary(),
     )
 
 
-def _row(row: Row) -> schemas.Exposed:
+def _row(row: Row, looked: ExposureSnapshot) -> schemas.Exposed:
     return schemas.Exposed(
         row.name,
         row.rounds,
@@ -56,8 +57,23 @@ def _row(row: Row) -> schemas.Exposed:
         _interval(row.shortfall),
         row.verdict,
         None if row.estimate is None else _interval(row.estimate),
-        row.more,
+        _soon(row.more, None if row.more is None else looked.wait_for(row.more)),
+        None if row.likely is None else _likely(row.likely, looked),
+        row.left,
     )
+
+
+def _likely(found: Likely, looked: ExposureSnapshot) -> schemas.LikelyVerdict:
+    wait = None if found.more is None else looked.wait(found.more)
+    more, days = _soon(found.more, wait), None if wait is None or wait > YEAR else wait / 86_400
+    below, in_line, above = (
+        None if math.isnan(each) else each for each in (found.below, found.in_line, found.above)
+    )
+    return schemas.LikelyVerdict(found.verdict, below, in_line, above, more, days)
+
+
+def _soon(more: int | None, wait: float | None) -> int | None:
+    return None if wait is not None and wait > YEAR else more
 
 
 def _interval(share: Share) -> schemas.Interval:
