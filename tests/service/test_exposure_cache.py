@@ -463,3 +463,39 @@ def test_a_reader_expects_of_an_untried_action_what_the_others_earn() -> None:
     gram, moment = unpack(own)
     fewer = exposing.by_own_rewards(agent, (gram[:2, :2], moment[:2]))  # before an action was added
     assert fewer.mean == pytest.approx(exact.mean[:2])
+
+
+def test_a_table_that_takes_long_is_the_last_one_until_then(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for it once there is one; after records were deleted, nobody gets the last one."""
+    monkeypatch.setattr(exposing, "FRESH", -1.0)
+    monkeypatch.setattr(exposing, "COST", 0.0)
+    monkeypatch.setattr(exposing, "PATIENCE", 0.05)
+    with Agent.open(place, dimension=2) as agent:
+        agent.decide(np.eye(2))
+        cache = exposing.ExposureCache(agent, settings_for(place, dimension=2))
+        make, going_on = cache._make, threading.Event()
+        going_on.set()
+
+        def slowly(*window: Any) -> exposing.ExposureSnapshot:
+            found = make(*window)
+            assert going_on.wait(30)
+            return found
+
+        monkeypatch.setattr(cache, "_make", slowly)
+
+        async def seen() -> list[int]:
+            found = [(await cache.look(exact=True)).table.decisions]
+            going_on.clear()
+            agent.decide(np.eye(2))
+            found.append((await cache.look(exact=True)).table.decisions)  # still made
+            cache.start_over()
+            waiting = asyncio.create_task(cache.look(exact=True))
+            done, _ = await asyncio.wait([waiting], timeout=0.1)
+            found.append(len(done))
+            going_on.set()
+            found.append((await waiting).table.decisions)
+            return found
+
+        assert asyncio.run(seen()) == [1, 1, 0, 2]

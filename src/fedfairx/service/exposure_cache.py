@@ -47,6 +47,9 @@ COST = 10.0  # and this many times the seconds that it took to compute
 YEAR = 365.25 * 86_400.0  # seconds: nothing is forecast beyond
 
 
+_Window = tuple[float | None, float | None, bool]  # since, until, and whether it is exact
+
+
 @dataclass(frozen=True)
 class ExposureSnapshot:
     """A table, and the decisions that it was computed from. Times are seconds since 1970."""
@@ -104,7 +107,8 @@ class ExposureCache:
     def __init__(self, agent: Agent, settings: Settings) -> None:
         self._agent, self._settings = agent, settings
         self._one_at_a_time = asyncio.Lock()
-        self._kept: dict[tuple[float | None, float | None, bool], ExposureSnapshot] = {}
+        self._kept: dict[_Window, ExposureSnapshot] = {}
+        self._making: dict[_Window, asyncio.Task[ExposureSnapshot]] = {}
         self._published: Published | None = None
         self._logged = _Logged()
         self._lift: LiftReader | None = None
@@ -120,7 +124,7 @@ class ExposureCache:
 
         The published sums only with the next batch: else they would change with these records alone.
         """
-        self._kept.clear()
+        self._kept, self._making = {}, {}  # what is being made goes into the old ones
         self._logged = _Logged()
         self._arrivals = None
         self._outdated = True
@@ -130,16 +134,35 @@ class ExposureCache:
     ) -> ExposureSnapshot:
         """The table of decisions made from `since` on and before `until`.
 
-        Without `exact` it is as of the last whole batch of rewards, and in three digits.
+        Without `exact` it is as of the last whole batch of rewards, and in three digits. If a new one takes
+        longer than `PATIENCE` seconds, it is the last one.
         """
-        async with self._one_at_a_time:
-            kept = self._kept.pop((since, until, exact), None)
-            if kept is None or time.monotonic() - kept.when > max(FRESH, COST * kept.took):
-                kept = await asyncio.to_thread(self._make, since, until, exact)
-            self._kept[since, until, exact] = kept
-            if len(self._kept) > KEPT:
-                del self._kept[next(iter(self._kept))]
+        window = since, until, exact
+        kept = self._kept.get(window)
+        if kept is not None and time.monotonic() - kept.when <= max(FRESH, COST * kept.took):
+            self._kept[window] = self._kept.pop(window)  # the one read last is dropped last
             return kept
+        task = self._making.get(window)
+        if task is None or task.done():
+            task = self._making[window] = asyncio.create_task(self._keep(window))
+            task.add_done_callback(
+                lambda done: done.cancelled() or done.exception()
+            )  # nobody may wait for it
+        await asyncio.wait([task], timeout=None if kept is None else PATIENCE)
+        return kept if kept is not None and not task.done() else task.result()
+
+    async def _keep(self, window: _Window) -> ExposureSnapshot:
+        kept, making = self._kept, self._making
+        try:
+            async with self._one_at_a_time:
+                found = await asyncio.to_thread(self._make, *window)
+            kept.pop(window, None)
+            kept[window] = found
+            if len(kept) > KEPT:
+                del kept[next(iter(kept))]
+            return found
+        finally:
+            making.pop(window, None)
 
     async def change(self) -> Change:
         """Whether rewards contradict a model that never changes, as of the last whole batch, in three digits.
