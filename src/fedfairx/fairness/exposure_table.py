@@ -275,7 +275,7 @@ def _with_estimates(
     decisions, answered = _answered(found)
     sizes = len(found.names.numbers), len(found.groups.numbers)
     believed = estimate(_seen(found), belief, table.merit, sizes, len(times))
-    forecast = None if gram is None else _forecast(table, found, belief, gram)
+    forecasts = None if gram is None else _forecasts(table, found, belief, gram)
     rows = []
     for each, known, tally, sums in zip(
         (table.actions, table.groups), labels, tallies, believed, strict=True
@@ -285,15 +285,15 @@ def _with_estimates(
         seen, due = Given.of(tally), sums.shares(weight)
         chances = likely.probabilities(seen, due, table.tolerance)
         more, later = np.full((2, tally.rounds.size), math.nan)
-        if forecast is not None and each:
-            latest, so_far = forecast
-            codes = latest.latest.names if known is found.names else latest.latest.groups
+        if forecasts is not None and each:
+            certain, probable, so_far = forecasts
+            codes = certain.latest.names if known is found.names else certain.latest.groups
             errors = table.error * _SHOWN_SHARE * spending(tally.rounds.size)
             shown = Seen(np.maximum(tally.rounds, 1.0), tally.shown, errors)
-            more = latest.rewards(codes, shown, so_far, partial(_certain, tolerance=table.tolerance))
+            more = certain.rewards(codes, shown, so_far, partial(_certain, tolerance=table.tolerance))
             more = np.maximum(more, _LEAST_MORE * so_far)
-            growth = np.full(tally.rounds.size, 1.0 / (answered * decisions))
-            later = latest.likely(codes, seen, due, table.tolerance, growth) / answered
+            growth = 1.0 / (answered * decisions)
+            later = probable.likely(codes, seen, tally.rounds, due, table.tolerance, growth) / answered
             later = np.maximum(later, _LEAST_MORE * decisions)
         places = [known.numbers[row.name] for row in each]
         rows.append(
@@ -341,14 +341,28 @@ def _seen(found: Blocks) -> Iterator[Block]:
         yield (block if seen.all() else block[seen]).distinct()
 
 
-def _forecast(table: Exposure, found: Blocks, belief: Belief, gram: Array) -> tuple[Forecast, int] | None:
-    """Forecast from the latest rounds, where the linear bound holds, and say how many rewards came so far."""
+def _forecasts(
+    table: Exposure, found: Blocks, belief: Belief, gram: Array
+) -> tuple[Forecast, Forecast, int] | None:
+    """Forecast from the latest rounds, where the linear bound holds, and say how many rewards came so far.
+
+    The first is of what is certain, the second of what is likely: they differ in λ.
+    """
     so_far = sum(int(np.isfinite(block.rewards).sum()) for block in found.blocks)
     if not isinstance(table.merit, Exponential) or table.several or not so_far:
         return None
     latest = max(found.blocks, key=lambda block: int(block.positions[-1]))
-    error = table.error * _MERIT_SHARE
-    return Forecast(latest, belief.mean, gram, table.merit, table.noise_sd, error), so_far
+    given = latest, belief.mean, gram, table.merit, table.noise_sd, table.error * _MERIT_SHARE
+    return Forecast(*given, table.noise_sd**2), Forecast(*given, _ridge(belief, gram, table.noise_sd)), so_far
+
+
+def _ridge(belief: Belief, gram: Array, noise_sd: float) -> float:
+    """Return λ of the posterior, about."""
+    if not isinstance(belief, Normal):
+        return float(belief.sizes.weights @ belief.sizes.ridge)
+    variances = np.diagonal(belief.covariance)
+    widest = int(variances.argmax())  # a direction with few records
+    return max(noise_sd**2 / float(variances[widest]) - float(gram[widest, widest]), 1e-6 * noise_sd**2)
 
 
 def _over_time(labels: Labels, tally: Tally, believed: Estimates, times: Sequence[float]) -> OverTime:

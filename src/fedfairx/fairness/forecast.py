@@ -27,6 +27,9 @@ from fedfairx.fairness.likely import LEVEL, Given
 from fedfairx.util.arrays import Array
 
 _ROUNDS, _NUMBERS = 64, 1 << 21  # of the latest rounds, at most, and numbers in them
+_LUCK = (
+    0.25  # of the variance of shares shown: a verdict comes as soon as luck allows, not when all luck does
+)
 _GRID: Array = np.exp(np.linspace(0.0, math.log(1e9), 120))  # numbers of rewards, each a fifth more
 
 #: Which of these shares and entitlements, each as low and high, are judged with certainty.
@@ -45,14 +48,21 @@ class Forecast:
     """The intervals of entitlements after each number of rewards in a grid."""
 
     def __init__(
-        self, latest: Block, theta: Array, gram: Array, merit: Exponential, noise_sd: float, error: float
+        self,
+        latest: Block,
+        theta: Array,
+        gram: Array,
+        merit: Exponential,
+        noise_sd: float,
+        error: float,
+        ridge: float,
     ) -> None:
-        """Forecast from the latest rounds, θ, G, and what the region was computed with."""
+        """Forecast from the latest rounds, θ, G, what the region was computed with, and λ."""
         dimension, arms = theta.size, latest.policy.shape[1]
         most = max(1, min(_ROUNDS, _NUMBERS // (arms * dimension)))
         self.latest = latest[-most:]
         contexts = self.latest.features(dimension)
-        steepness, ridge = merit.steepness, noise_sd**2
+        steepness = merit.steepness
         logs = steepness * contexts @ theta
         shares = np.exp(logs - logs.max(axis=1, keepdims=True))
         shares /= shares.sum(axis=1, keepdims=True)
@@ -116,28 +126,32 @@ class Forecast:
         np.add.at(gradient, codes[named], self._gradients[named])
         return here, due, gradient / there[:, None]
 
-    def likely(self, codes: Codes, seen: Given, entitled: Array, tolerance: float, growth: Array) -> Array:
+    def likely(
+        self, codes: Codes, seen: Given, rounds: Array, entitled: Array, tolerance: float, growth: float
+    ) -> Array:
         """Return (m,) how many more rewards it takes until a verdict is likely; NaN where that can't be said.
 
         entitled: (m, S) draws of the entitled shares so far.
-        growth: (m,) by which part of the rounds so far each reward adds to them.
+        growth: by which part of the rounds so far each reward adds to them.
         """
         from scipy.special import ndtr  # slow to import
 
-        here, due, gradient = self._of(codes, growth.size)
+        here, due, gradient = self._of(codes, rounds.size)
         squares = np.square(gradient)
         start = squares.sum(axis=1, keepdims=True)
         shrinks = squares @ self._shrinking.T / np.where(start > 0.0, start, 1.0)  # (m, x)
-        part = 1.0 / (1.0 + growth[:, None] * _GRID)  # of the rounds by then that are over by now
+        part = 1.0 / (1.0 + growth * _GRID)  # of the rounds by then that are over by now
 
         def by_then(now: Array) -> Array:
             return np.asarray(part * now[:, None] + (1.0 - part) * due[:, None])
 
         mean, variance = by_then(entitled.mean(axis=1)), entitled.var(axis=1)[:, None] * shrinks
-        spread = np.sqrt(variance + np.square(seen.error)[:, None] * part) + 1e-300
+        luck = _LUCK * (due * (1.0 - due) / np.maximum(rounds, 1.0))[:, None] * part
+        error = np.square(seen.error)[:, None] * part
         least = 1.0 - tolerance
         below, between, above = np.ones((3, *mean.shape), dtype=np.bool_)
-        for share in (seen.shown, seen.given):
+        for share, chance in ((seen.shown, luck), (seen.given, error)):
+            spread = np.sqrt(variance + chance) + 1e-300
             over = ndtr((least * by_then(share) - mean) / spread)  # probability that it is above
             under = ndtr((mean - by_then(share) / least) / spread)
             below, above = below & (under >= LEVEL), above & (over >= LEVEL)

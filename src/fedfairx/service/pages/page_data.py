@@ -64,9 +64,11 @@ def frame(served: ServedAgent, *, agents: Sequence[str], signed_in: bool, exact:
 
 
 async def overview(served: ServedAgent, _query: QueryParams, exact: bool) -> View:
-    looked, ready = await served.exposures.look(exact=exact), await served.ready()
-    change, earned = await served.exposures.change(), await served.exposures.earnings()
-    missing = (await served.exposures.arrivals()).missing
+    seen = served.exposures
+    looked, change, earned, arrived, ready = await asyncio.gather(  # each may take a second
+        seen.look(exact=exact), seen.change(), seen.earnings(), seen.arrivals(), served.ready()
+    )
+    missing = arrived.missing
     view = await asyncio.to_thread(_overview, served, looked, change, missing, ready, exact)
     return {**view, "earned": earned, "batch": batch_of(served.agent.dimension)}
 
