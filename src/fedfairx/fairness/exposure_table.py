@@ -102,8 +102,7 @@ class Exposure:
         least = 1 - self.tolerance
         return (
             f'"Estimated" is the expected entitled share with a {100 * LEVEL:g} % credible interval: an '
-            "estimate under the model, right if the model and its prior are, and not at all times at once. "
-            "Nothing that is certain rests on it.",
+            "estimate under the model, right if the model and its prior are, and not at all times at once.",
             '"Likely below", "likely above" and "in line" mean that, with a probability of at least '
             f"{100 * likely.LEVEL:g} % under the model, both the share shown and the share without the luck "
             f"of the draw are less than {100 * least:.0f} % of the entitled one, more than "
