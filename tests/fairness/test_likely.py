@@ -248,7 +248,9 @@ def test_the_words_of_probabilities() -> None:
     shares = Given(np.array([0.5]), np.array([0.5]), np.array([0.0]))
     for agree, words in ((190, BELOW), (189, UNKNOWN)):  # of 199
         due = np.where(np.arange(199) < agree, 0.9, 0.5)[None]
-        assert verdict(*(float(each[0]) for each in probabilities(shares, due, 0.2))) == words
+        found = [float(each[0]) for each in probabilities(shares, due, 0.2)]
+        assert found[0] == agree / 200
+        assert verdict(*found) == words
 
 
 def test_before_the_first_reward_nobody_is_judged() -> None:

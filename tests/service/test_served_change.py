@@ -66,7 +66,9 @@ def test_with_a_half_life_nobody_is_judged(tmp_path: Path) -> None:
             assert row["entitled"] == {"value": None, "low": 0.0, "high": 1.0}
             assert 0 < row["shown"]["low"] < row["shown"]["high"] <= 1
         assert "nothing is judged" in table["claims"][-1]
-        assert "none is judged" in client.get("/report").text
+        assert table["summary"].startswith("Nobody is judged: merit is expected to change")
+        assert table["summary"] in client.get("/report").text
+        assert "not judged" in client.get("/exposure").text
         assert "<dd>100.0 rewards</dd>" in client.get("/").text
 
 

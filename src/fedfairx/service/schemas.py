@@ -594,10 +594,11 @@ class Interval(Struct):
 
 class LikelyVerdict(Struct):
     """What is likely of a share, by the model that makes it: it sees lag, exploration and the caller's own
-    choices, and can't see that the model is wrong.
+    choices, and can't see that the model is wrong. Of all such verdicts at one time at most 5 % are wrong on
+    average, if the model is right.
 
     verdict: likely below, likely above or in line, each with a probability of at least 95 %; or not known
-        yet. Of all such verdicts at one time at most 5 % are wrong on average, if the model is right.
+        yet.
     below: The probability of a share below (1 - tolerance) of the entitled one, of what was shown and of what
         was given without the luck of the draw; null unless for admins.
     in_line: The probability that both are between.
