@@ -28,7 +28,7 @@ from fedfairx.service import openapi
 from fedfairx.service.auth import ROLES
 from fedfairx.service.federation import REFUSED
 from fedfairx.service.metrics import METRICS, kind
-from fedfairx.service.pages import DECISION, PAGES
+from fedfairx.service.pages import DECISION, PAGES, SHARE
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.storage import open_database
 from fedfairx.storage.schema import SQL, create_tables
@@ -182,6 +182,7 @@ def roles() -> str:
     for each in OPERATIONS:
         opened[each.role or "no key"].append(f"{each.method} {each.path}")
     opened["reader"] += [f"GET {path}" for path in (*(path for path, _ in PAGES.values()), DECISION)]
+    opened["admin"].append(f"GET {SHARE}")
     rows = (
         (role, _listed(addresses), ", ".join(other for other in ROLES.get(role, ()) if other != role))
         for role, addresses in opened.items()

@@ -490,3 +490,35 @@ def test_rows_that_are_refused(actions: Any, context: Any, text: str) -> None:
     assert "731" not in str(refused.value)
     with pytest.raises(InvalidInput, match="context must be left out: no feature is shared"):
         Schema({"a": (0, 1)}).encode([{"a": 1.0}], {"a": 1.0})
+
+
+# --- back from contexts to features ------------------------------------------------------------------------
+
+
+def test_contexts_are_decoded_to_what_was_sent() -> None:
+    kinds = {"price": (-3.0, 7.0), "city": ["Rome", "Oslo"], "new": bool, "zero": (-1.0, 1.0)}
+    schema = Schema(kinds, shared=["city"], products=["price:city", "price:price", "new:zero"])
+    rng = np.random.default_rng(8)
+    rows = [
+        {"price": round(float(rng.uniform(-3, 7)), 2), "new": bool(rng.random() < 0.5), "zero": zero}
+        for zero in (0.0, -1.0, 0.3, 1.0, 0.0)
+    ]
+    decoded = schema.decode(schema.encode(rows, {"city": "Oslo"}).contexts)
+    assert decoded == {name: [{**row, "city": "Oslo"}[name] for row in rows] for name in kinds}
+    assert [type(value) for value in (decoded["new"][0], decoded["price"][0])] == [bool, float]
+
+
+def test_decoded_values_were_clipped_or_other() -> None:
+    schema = Schema({"price": (0.0, 10.0), "city": ["Rome", "Oslo"]})
+    odd = schema.encode([{"price": 99.0, "city": "Bern"}, {"price": -1.0, "city": "Rome"}]).contexts
+    assert schema.decode(odd) == {"price": [10.0, 0.0], "city": ["other", "Rome"]}
+
+
+def test_contexts_of_an_earlier_version_lack_what_came_later() -> None:
+    first = Schema({"price": (0.0, 10.0), "city": ["Rome"]})
+    later = first.extend(Schema({"price": (0.0, 10.0), "city": ["Rome", "Oslo"], "new": bool}))
+    contexts = first.encode([{"price": 2.0, "city": "Rome"}, {"price": 3.0, "city": "Bern"}]).contexts
+    assert later.decode(contexts) == {"price": [2.0, 3.0], "city": ["Rome", "other"]}
+    assert len(later.column_features) == later.width
+    both = later.encode([{"price": 2.0, "city": "Oslo", "new": True}]).contexts
+    assert later.decode(both) == {"price": [2.0], "city": ["Oslo"], "new": [True]}

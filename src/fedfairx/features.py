@@ -379,6 +379,42 @@ class Schema:
         made /= self._divisor
         return made, clipped
 
+    def decode(self, contexts: ArrayLike) -> dict[str, list[Any]]:
+        """The features of contexts (K, d) as callers have them: numbers, levels and booleans, by name.
+
+        A number that was clipped is an end of its range, and an unknown level is "other". Contexts of an
+        earlier version have fewer columns: features that it did not have are left out.
+
+        >>> schema = Schema({"price": (0, 10), "city": ["Rome", "Oslo"]})
+        >>> schema.decode(schema.encode([{"price": 2.5, "city": "Oslo"}, {"price": 12, "city": "Bern"}])[0])
+        {'price': [2.5, 10.0], 'city': ['Oslo', 'other']}
+        """
+        rows = np.asarray(contexts, dtype=np.float64)
+        places = {key: place for place, key in enumerate(self._keys) if place < rows.shape[1]}
+        values: dict[str, list[Any]] = {}
+        for each in self.features:
+            keys = {level: ((each.name, level),) for level in each.codes}
+            columns = {level: rows[:, places[key]] for level, key in keys.items() if key in places}
+            if columns and each.range is None:
+                largest = np.array(list(columns.values())).argmax(axis=0)
+                levels = [list(columns)[code] for code in largest]
+                values[each.name] = levels if each.levels else [level == "true" for level in levels]
+            elif columns and each.range is not None:
+                (low, high), scaled = each.range, columns[""] * self._divisor
+                numbers = 0.5 * ((1.0 - scaled) * low + (1.0 + scaled) * high)
+                digits = 12 - math.floor(math.log10(max(abs(low), abs(high))))  # further ones are of rounding
+                values[each.name] = [round(number, digits) + 0.0 for number in numbers.tolist()]
+        return values
+
+    @property
+    def column_features(self) -> tuple[tuple[str, ...], ...]:
+        """The features that each column is made of: none of the intercept, one, or two of a product.
+
+        >>> Schema({"price": (0, 10), "new": bool}, shared=["new"], intercept=False).column_features[-1]
+        ('price', 'new')
+        """
+        return tuple(tuple(name for name, _ in key) for key in self._keys)
+
     @cached_property
     def _table(self) -> dict[str, tuple[int, Feature, dict[str, int] | None]]:
         """By name: its place, itself, and the codes of a category's levels."""

@@ -11,6 +11,7 @@ import pytest
 
 from fedfairx.service.auth import ROLES
 from fedfairx.service.settings import place_of
+from fedfairx.service.share_sentence import percent
 from fedfairx.storage.api_keys import open_keys
 from service_helpers import ACTIONS, asking, decide, settings_for
 
@@ -20,6 +21,7 @@ NAMED = [
     {"id": "ben", "features": {"price": 8, "distance": 4}, "group": "large"},
     {"id": "cat", "features": {"price": 5, "distance": 2}},
 ]
+ROWS = [[0.9, 0.1, 0.5], [0.2, 0.6, 0.5], [0.4, 0.3, 0.5]]
 
 
 def reward(client: Any, made: dict[str, Any], value: float) -> None:
@@ -30,19 +32,21 @@ def explain(client: Any, made: dict[str, Any], **more: Any) -> Any:
     return client.get(f"/v1/decisions/{made['decision_id']}/explanation", **more)
 
 
-def check(found: dict[str, Any], policy: list[float], columns: list[str]) -> None:
+def check(told: dict[str, Any], policy: list[float], features: list[str]) -> None:
     """Parts add up to log merits, and these give the policy."""
-    assert found["columns"] == columns
-    logs = []
-    for one in found["actions"]:
-        total = sum(one["contributions"]) + one["uncertainty"]
+    logs, arms = [], len(policy)
+    for one in told["actions"]:
+        assert [each["feature"] for each in one["features"]] == features
+        total = sum(each["contribution"] for each in one["features"]) + one["uncertainty"]
         assert total == pytest.approx(one["log_merit"], abs=1e-9)
-        if one["uncertainties"] is not None:
-            assert sum(one["uncertainties"]) == pytest.approx(one["uncertainty"], abs=1e-9)
-        logs.append(total)
+        unsure = [each["uncertainty"] for each in one["features"]]
+        if None not in unsure:
+            assert sum(unsure) == pytest.approx(one["uncertainty"], abs=1e-9)
+        logs.append(total * (arms - 1) / arms)  # less the mean of all, and not of the others
     merits = np.exp(logs)
     assert (merits / merits.sum()).tolist() == pytest.approx(policy, abs=1e-9)
-    assert [one["share"] for one in found["actions"]] == pytest.approx(policy)
+    assert [one["share"] for one in told["actions"]] == pytest.approx(policy)
+    assert told["average"] == pytest.approx(1 / arms)
 
 
 def test_contributions_are_by_feature_and_of_that_time(place: str) -> None:
@@ -51,39 +55,149 @@ def test_contributions_are_by_feature_and_of_that_time(place: str) -> None:
             reward(client, decide(client, actions=NAMED), float(t % 3 > 0))
         made = decide(client, actions=NAMED)
         now = explain(client, made).json()
-        check(now, made["policy"], ["price", "distance", "intercept"])
+        check(now, made["policy"], ["price", "distance"])
         assert now["unit"] == "log merit"
-        assert now["actions"][0]["uncertainties"] is not None
-        assert [one["contributions"][2] for one in now["actions"]] == pytest.approx([0, 0, 0], abs=1e-12)
-        reward(client, made, 1.0)  # the model moves on, and what is said of the decision stays
-        later = explain(client, made).json()
-        check(later, made["policy"], ["price", "distance", "intercept"])
-        for before, after in zip(now["actions"], later["actions"], strict=True):
-            assert after["uncertainties"] is None
-            assert after["contributions"] == before["contributions"]
-            assert after["uncertainty"] == pytest.approx(before["uncertainty"], abs=1e-9)
-        assert "has learnt since" in later["statement"]
+        prices = [(one["features"][0]["value"], one["features"][0]["others"]) for one in now["actions"]]
+        assert prices == [(3.0, 6.5), (8.0, 4.0), (5.0, 5.5)]
+        later = [decide(client, actions=NAMED) for _ in range(3)]
+        for one in [made, *later]:  # the model moves on, and what is said of the decision stays
+            reward(client, one, 1.0)
+        after = explain(client, made).json()
+        check(after, made["policy"], ["price", "distance"])
+        for before, again in zip(now["actions"], after["actions"], strict=True):
+            assert again["sentence"] == before["sentence"]
+            for one, other in zip(before["features"], again["features"], strict=True):
+                assert one["uncertainty"] is not None
+                assert other.keys() == one.keys()
+                for key in ("contribution", "change", "uncertainty", "uncertainty_change"):
+                    assert other[key] == pytest.approx(one[key], abs=1e-9)
         page = client.get(f"/decisions/{made['decision_id']}").text
         assert "Why this share" in page
-        for name in ("price", "distance", "what is not known yet"):
-            assert name in page
+        assert "Not known yet" in page
         lines = client.get(f"/decisions/{made['decision_id']}?format=csv").text
         table = list(csv.reader(io.StringIO(lines)))
-        assert table[0][:2] + table[0][5:] == ["action", "taken", "price", "distance", "intercept"]
+        kinds = ["", " contribution", " change", " uncertainty", " uncertainty_change"]
+        columns = [f"{name}{kind}" for name in ("price", "distance") for kind in kinds]
+        assert table[0] == ["action", "taken", "share", "log_merit", "uncertainty", "sentence", *columns]
         assert [row[0] for row in table[1:]] == ["ann", "ben", "cat"]
+
+
+def test_too_many_rewards_are_not_learnt_again(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedfairx.service.explanation.MOST_REWARDS", -1)
+    with asking(place, features=FEATURES) as client:
+        first = decide(client, actions=NAMED)
+        reward(client, first, 1.0)
+        made = decide(client, actions=NAMED)
+        reward(client, made, 0.0)
+        told = explain(client, made).json()
+        check(told, made["policy"], ["price", "distance"])
+        assert {each["uncertainty"] for one in told["actions"] for each in one["features"]} == {None}
+        assert "not split by feature" in told["statement"]
+        assert "what is not known yet" in client.get(f"/decisions/{made['decision_id']}").text
+
+
+def test_what_all_actions_have_alike_is_left_out_and_products_count_with_what_differs(place: str) -> None:
+    """By default each feature is multiplied with those of the situation, one column for each level."""
+    features = {
+        "rating": [1, 5],
+        "vehicle": ["bike", "car", "van"],
+        "weather": ["dry", "rain"],
+        "night": "bool",
+    }
+    rows = [
+        {"id": "ann", "features": {"rating": 4.8, "vehicle": "van"}},
+        {"id": "ben", "features": {"rating": 2.0, "vehicle": "bike"}},
+        {"id": "cid", "features": {"rating": 3.0, "vehicle": "bike"}},
+    ]
+    situation = {"weather": "rain", "night": False}
+    with asking(place, features=features, shared=["weather", "night"]) as client:
+        for t in range(40):
+            made = decide(client, actions=rows, context=situation)
+            reward(client, made, float((t + made["action"]) % 3 == 0))
+        made = decide(client, actions=rows, context=situation)
+        told = explain(client, made).json()
+        check(told, made["policy"], ["rating", "vehicle"])
+        assert told["alike"] == ["weather", "night"]
+        ann, ben, _ = (one["features"] for one in told["actions"])
+        assert [(each["value"], each["others"]) for each in ann] == [(4.8, 2.5), ("van", 0.0)]
+        assert [(each["value"], each["others"]) for each in ben] == [(2.0, 3.9), ("bike", 0.5)]
+        text = client.get(f"/decisions/{made['decision_id']}?of=0").text
+        table = text[text.index('<table class="why') : text.index('<table class="options')]
+        assert table.count('<th scope="row"') == 2
+        assert "e−" not in table
+        assert told["actions"][0]["sentence"] in text
+
+
+def test_an_admin_sees_the_reward(place: str) -> None:
+    with open_keys(place_of(settings_for(place))) as keys:
+        roles = {role: {"authorization": f"Bearer {keys.add(role, role)}"} for role in ("reader", "admin")}
+    with asking(place) as client:
+        body = {"actions": ACTIONS}
+        made = client.post("/v1/decisions", json=body, headers=roles["admin"]).json()
+        path = f"decisions/{made['decision_id']}"
+        assert client.get(f"/v1/{path}", headers=roles["admin"]).json()["reward"] is None
+        assert "none has come" in client.get(f"/{path}", headers=roles["admin"]).text
+        client.put(f"/v1/{path}/reward", json={"reward": 0.625}, headers=roles["admin"])
+        assert client.get(f"/v1/{path}", headers=roles["admin"]).json()["reward"] == 0.625
+        assert "0.625" in client.get(f"/{path}", headers=roles["admin"]).text
+        assert "reward" not in client.get(f"/v1/{path}", headers=roles["reader"]).json()
+        assert "0.625" not in client.get(f"/{path}", headers=roles["reader"]).text
 
 
 def test_actions_without_features_have_their_expected_reward(place: str) -> None:
     with asking(place, actions=["ann", "ben", "cid"]) as client:
+        first = explain(client, decide(client, actions=["ann", "ben", "cid"])).json()
+        assert (
+            first["actions"][0]["sentence"]
+            == "33\u00a0% of this decision: about average. Nothing has been learnt yet."
+        )
         for t in range(8):
             reward(client, decide(client, actions=["ann", "ben", "cid"]), float(t % 2))
         client.put("/v1/actions/dan")
         made = decide(client, actions=["cid", "ann"])
-        found = explain(client, made).json()
-        check(found, made["policy"], ["expected reward"])
-        assert [one["action_id"] for one in found["actions"]] == ["cid", "ann"]
+        told = explain(client, made).json()
+        check(told, made["policy"], ["expected reward"])
+        assert [one["action_id"] for one in told["actions"]] == ["cid", "ann"]
+        cid, ann = (one["features"][0] for one in told["actions"])
+        assert (cid["value"], cid["others"]) == (ann["others"], ann["value"])
         client.put("/v1/actions/eve")  # the model grows: what was decided is still explained
-        check(explain(client, made).json(), made["policy"], ["expected reward"])
+        reward(client, made, 1.0)
+        again = explain(client, made).json()
+        check(again, made["policy"], ["expected reward"])
+        assert again["actions"][0]["features"][0]["uncertainty"] == pytest.approx(
+            cid["uncertainty"], abs=1e-9
+        )
+
+
+def test_actions_that_do_not_differ_and_a_single_one(place: str) -> None:
+    same = [{"id": name, "features": {"price": 3, "distance": 1}} for name in ("ann", "ben")]
+    with asking(place, features=FEATURES) as client:
+        for rows, words in (
+            (same, "50\u00a0% of this decision: about average. It does not differ"),
+            (same[:1], "no other"),
+        ):
+            made = decide(client, actions=rows)
+            (told, *_) = explain(client, made).json()["actions"]
+            assert words in told["sentence"]
+            assert told["features"] == []
+            assert client.get(f"/decisions/{made['decision_id']}").status_code == 200
+
+
+def test_ranked_actions_without_features_are_split_again_later(place: str) -> None:
+    names = ["ann", "ben", "cid", "dan"]
+    with asking(place, actions=names, slots=[1.0, 0.5]) as client:
+        told = []
+        for t in range(6):
+            made = decide(client, actions=names)
+            told.append((made, explain(client, made).json()))
+            rewards = {slot["action_id"]: float(t % 2) for slot in made["shown"]}
+            client.put(f"/v1/decisions/{made['decision_id']}/reward", json={"rewards": rewards})
+        for made, before in told:
+            after = explain(client, made).json()
+            for one, other in zip(before["actions"], after["actions"], strict=True):
+                (part,), (again,) = one["features"], other["features"]
+                assert again["uncertainty"] == pytest.approx(part["uncertainty"], abs=1e-9)
+                assert other["sentence"] == one["sentence"]
 
 
 def test_who_is_no_admin_sees_no_explanation(place: str) -> None:
@@ -99,7 +213,7 @@ def test_who_is_no_admin_sees_no_explanation(place: str) -> None:
         text = client.get(f"/decisions/{made['decision_id']}", headers=roles["reader"]).text
         assert "only an admin may see" in text
         assert "ann" in text
-        assert "log merit" not in text
+        assert "Changed the share" not in text
         assert (
             "share"
             not in client.get(f"/decisions/{made['decision_id']}?format=csv", headers=roles["reader"]).text
@@ -108,10 +222,47 @@ def test_who_is_no_admin_sees_no_explanation(place: str) -> None:
         assert client.get("/decisions/none", headers=roles["reader"]).status_code == 404
 
 
+@pytest.mark.parametrize("rule", ["expected-merit", "greedy", "thompson", "optimism"])
+def test_every_rule_and_contexts_without_names_have_a_sentence(rule: str, place: str) -> None:
+    with asking(place, rule=rule, intercept=True) as client:
+        for t in range(30):
+            reward(client, decide(client, contexts=ROWS), float(t % 3 > 0))
+        made = decide(client, contexts=ROWS)
+        told = explain(client, made).json()
+        assert told["alike"] == ["x3"]
+        for one, share in zip(told["actions"], made["policy"], strict=True):
+            assert [each["feature"] for each in one["features"]] == ["x1", "x2"]
+            assert one["sentence"].startswith(percent(share))
+            assert (one["features"][0]["uncertainty"] is not None) == (rule == "expected-merit")
+        assert (rule in told["statement"]) == (rule in ("thompson", "optimism"))
+        assert "Why this share: action" in client.get(f"/decisions/{made['decision_id']}").text
+
+
+def test_another_merit_says_what_is_expected(place: str) -> None:
+    with asking(place, merit="power:exponent=2") as client:
+        for t in range(30):
+            reward(client, decide(client, contexts=ROWS), float(t % 3 > 0))
+        made = decide(client, contexts=ROWS)
+        told = explain(client, made).json()
+        assert told["unit"] == "reward"
+        for one in told["actions"]:
+            assert {each["change"] for each in one["features"]} == {None}
+            assert "the expected reward by 0." in one["sentence"]
+        assert "Added to the expected reward" in client.get(f"/decisions/{made['decision_id']}").text
+
+
 def test_several_slots_are_explained_too(place: str) -> None:
     with asking(place) as client:
         made = decide(client, actions=ACTIONS, slots=[1.0, 0.6])
-        found = explain(client, made).json()
-        assert found["columns"] == ["x1", "x2", "x3"]
-        assert [one["share"] for one in found["actions"]] == pytest.approx(made["exposure"])
+        told = explain(client, made).json()
+        assert [one["share"] for one in told["actions"]] == pytest.approx(made["exposure"])
+        assert told["average"] == pytest.approx(1.6 / len(ACTIONS))
+        for one in told["actions"]:
+            assert one["sentence"].startswith(f"{percent(one['share'] / 1.6)} of this decision's 2 slots: ")
         assert "Why this weight" in client.get(f"/decisions/{made['decision_id']}").text
+        first = {slot["action_id"]: float(slot["slot"] == 1) for slot in made["shown"]}
+        client.put(f"/v1/decisions/{made['decision_id']}/reward", json={"rewards": first})
+        seen = client.get(f"/v1/decisions/{made['decision_id']}").json()
+        assert ([slot["reward"] for slot in seen["shown"]], seen["reward"]) == ([1.0, 0.0], 1.0)
+        again = explain(client, made).json()
+        assert [one["sentence"] for one in again["actions"]] == [one["sentence"] for one in told["actions"]]

@@ -1,98 +1,266 @@
 """Why the actions of a stored decision have their shares, by the model of that time.
 
-θ, contexts and shares are stored with a decision. So nothing is replayed, and all is of that time: today's
-covariance is used only where it gives the stored shares (`fairness/contributions.py`).
+θ, contexts and shares are stored with a decision; the covariance of the posterior is not. If the model has
+learnt since, the rewards that had come before the decision are learnt again, from the log. A covariance is
+used only if it gives the stored shares (`fairness/contributions.py`). Where none does, as after messages of a
+federation, uncertainty is known as a whole, and not by feature.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fedfairx.agent.agent import Agent
+from fedfairx.core.merit import Exponential
 from fedfairx.core.rules import RULES
-from fedfairx.core.slates import ONE
-from fedfairx.fairness.contributions import Contributions, contributions
+from fedfairx.core.slates import ONE, Weights
+from fedfairx.errors import InvalidInput
+from fedfairx.fairness.contributions import Contributions, Spread, by_owner, changes, contributions
 from fedfairx.service import schemas, serializers
+from fedfairx.service.share_sentence import EXPECTED, share_sentence
+from fedfairx.storage.queries import learnt, records
 from fedfairx.storage.records import StoredDecision
-from fedfairx.util.arrays import Array
+from fedfairx.util.arrays import Array, Coordinates
 
 if TYPE_CHECKING:
     from fedfairx.service.served_agent import ServedAgent
 
 EXPECTED_MERIT = RULES[0]
+MOST_REWARDS = 20_000  # that are learnt again for one decision
+NEGLIGIBLE = 1e-12  # parts up to this are rounding
+
+
+class Described(NamedTuple):
+    """The features in which the K actions of a decision differ, as a caller has them."""
+
+    names: list[str]
+    values: list[list[Any]]  # of each feature, K; empty of a product
+    alike: list[str]
+    contexts: Array  # (K, d)
+    theta: Array  # (d,)
+    owners: Coordinates  # (d,) the number of each column's feature, -1 for what is alike
+
+    def means(self) -> Array:
+        """Each feature's sum of θ_j x_j (K, F)."""
+        return by_owner(self.contexts * self.theta, self.owners, len(self.names))
+
+    def value(self, feature: int, action: int) -> tuple[float | str | bool | None, float | None]:
+        """The value of an action, and the others' mean or, of a level, the share of them with the same."""
+        values = self.values[feature]
+        if not values or len(values) == 1:
+            return (values[0] if values else None), None
+        own, others = values[action], [each for place, each in enumerate(values) if place != action]
+        if isinstance(own, float):
+            return own, float(np.mean(others))
+        return own, others.count(own) / len(others)
+
+
+def described(served: ServedAgent, stored: StoredDecision) -> Described:
+    """What the actions of a decision differ in.
+
+    A product belongs to the one of its features in which actions differ; if they differ in both, it counts as
+    a feature of its own.
+    """
+    theta, schema = stored.theta, served.agent.schema
+    if stored.featureless:
+        rewards = theta[np.frombuffer(stored.packed, "<i4")]
+        owner = np.zeros(1, dtype=np.int64)
+        return Described([EXPECTED], [rewards.tolist()], [], rewards[:, None], np.ones(1), owner)
+    contexts = stored.contexts
+    if schema is None:
+        columns = serializers.columns(served)
+        values: dict[str, list[Any]] = dict(zip(columns, contexts.T.tolist(), strict=True))
+        parts: Sequence[tuple[str, ...]] = [(name,) for name in columns]
+    else:
+        values, parts = schema.decode(contexts), schema.column_features[: theta.size]
+    differing = [name for name, each in values.items() if len(set(each)) > 1]
+    terms = [tuple(name for name in dict.fromkeys(part) if name in differing) for part in parts]
+    names = dict.fromkeys([*((name,) for name in differing), *filter(None, terms)])
+    numbers = {term: number for number, term in enumerate(names)} | {(): -1}
+    return Described(
+        [" × ".join(term) for term in names],
+        [values[term[0]] if len(term) == 1 else [] for term in names],
+        [name for name in values if name not in differing and name != "intercept"],
+        contexts,
+        theta,
+        np.array([numbers[term] for term in terms], dtype=np.int64),
+    )
 
 
 def explain(served: ServedAgent, stored: StoredDecision) -> schemas.Explanation:
-    """Explain a decision; for admins, since contributions tell contexts."""
-    agent = served.agent
-    expecting = agent.rule == EXPECTED_MERIT
-    columns, means, variances = _parts(served, stored, agent.covariance if expecting else None)
-    found = contributions(
-        means,
-        stored.policy,
-        agent.merit,
-        variances=variances,
-        expecting=expecting,
-        minimum_share=agent.options.minimum_share,
-        weights=tuple(slot.weight for slot in stored.slots) or ONE,
-    )
-    names = stored.names
+    """Explain a decision; for admins, since values and contributions tell contexts."""
+    agent, features = served.agent, described(served, stored)
+    parts, weights = parts_of(agent, stored, features), weights_of(stored)
+    whole, names, arms = sum(weights), stored.names, stored.policy.size
+    actions = []
+    for action in range(arms):
+        share, (rows, unsure) = float(stored.policy[action]), _rows(agent, features, parts, action, weights)
+        text = share_sentence(
+            share,
+            whole / arms,
+            rows,
+            whole=whole,
+            arms=arms,
+            unit=unit_of(parts),
+            uncertainty=unsure if parts.by_feature is None else None,
+            of=f"this decision's {len(weights)} slots" if len(weights) > 1 else "this decision",
+        )
+        actions.append(
+            schemas.ActionExplained(
+                action=action,
+                action_id=None if names is None else names[action],
+                share=share,
+                sentence=text,
+                log_merit=number_or_none(parts.log_merit[action]),
+                features=rows,
+                uncertainty=None if parts.uncertainty is None else number_or_none(parts.uncertainty[action]),
+                uncertainty_change=unsure,
+            )
+        )
     return schemas.Explanation(
         decision_id=stored.id,
         model_version=stored.model_version,
         merit=repr(agent.merit),
         rule=agent.rule,
-        unit="log merit" if found.adding else "reward",
-        columns=columns,
-        actions=[
-            schemas.ActionExplained(
-                action=row,
-                action_id=None if names is None else names[row],
-                share=float(stored.policy[row]),
-                log_merit=_number(found.log_merit[row]),
-                contributions=found.features[row].tolist(),
-                uncertainty=None if found.uncertainty is None else _number(found.uncertainty[row]),
-                uncertainties=None if found.by_feature is None else found.by_feature[row].tolist(),
-            )
-            for row in range(len(means))
-        ],
-        statement=_statement(found, expecting=expecting),
+        unit=unit_of(parts),
+        average=whole / arms,
+        alike=features.alike,
+        actions=actions,
+        statement=_statement(agent, parts),
     )
 
 
-def _parts(
-    served: ServedAgent, stored: StoredDecision, covariance: Array | None
-) -> tuple[list[str], Array, Array | None]:
-    """What each contribution is of, θ_j x_j (K, d), and x_j (Σx)_j; Σ may have grown since by new actions."""
-    theta = stored.theta
-    if stored.featureless:
-        places = np.frombuffer(stored.packed, "<i4")
-        spread = None if covariance is None else np.diagonal(covariance)[places][:, None]
-        return ["expected reward"], theta[places][:, None], spread
-    contexts, columns = stored.contexts, serializers.columns(served)[: theta.size]
-    if covariance is not None:
-        covariance = covariance[: theta.size, : theta.size]
-    return columns, contexts * theta, None if covariance is None else contexts * (contexts @ covariance)
+def weights_of(stored: StoredDecision) -> Weights:
+    """The weights of a decision's slots."""
+    return tuple(slot.weight for slot in stored.slots) or ONE
 
 
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+def unit_of(parts: Contributions) -> str:
+    """What parts are of."""
+    return "log merit" if parts.adding else "reward"
 
 
-def _statement(found: Contributions, *, expecting: bool) -> str:
-    """How to read an explanation."""
-    average = "Numbers are differences from the average action of this decision, by the model of that time."
-    if not found.adding:
-        return (
-            f"{average} Contributions add up to the expected reward. Merit is no exponential function of it, "
-            "so log merit is no sum over features."
+def number_or_none(value: float) -> float | None:
+    """A number for JSON, without what rounding leaves of 0."""
+    return (0.0 if abs(value) < NEGLIGIBLE else float(value)) if math.isfinite(value) else None
+
+
+def parts_of(
+    agent: Agent, stored: StoredDecision, features: Described, *, again: bool = True
+) -> Contributions:
+    """The parts of log merit, split by feature as far as the covariance of that time is known.
+
+    again: whether to learn rewards again for it.
+    """
+    expecting = agent.rule == EXPECTED_MERIT
+    more: dict[str, Any] = {
+        "expecting": expecting,
+        "minimum_share": agent.options.minimum_share,
+        "weights": weights_of(stored),
+    }
+    means = features.means()
+    split = expecting and isinstance(agent.merit, Exponential) and again
+    for covariance in _covariances(agent, stored) if split else ():
+        if stored.featureless:  # unit vectors: only variances count
+            sds = np.sqrt(np.diagonal(covariance)[np.frombuffer(stored.packed, "<i4")])
+            spread = Spread(sds[:, None], np.eye(1), features.owners)
+        else:
+            size = stored.theta.size  # columns that were appended since have no part in it
+            spread = Spread(features.contexts, covariance[:size, :size], features.owners)
+        parts = contributions(means, stored.policy, agent.merit, spread=spread, **more)
+        if parts.by_feature is not None:
+            return parts
+    return contributions(means, stored.policy, agent.merit, **more)
+
+
+def _covariances(agent: Agent, stored: StoredDecision) -> Iterator[Array]:
+    """Covariances that may be those of a decision: today's, and that after the rewards before it."""
+    yield agent.covariance
+    try:
+        before = None if agent.private or agent.held else _before(agent, stored.seq)
+    except InvalidInput:  # a reward that is refused now
+        return
+    if before is not None:
+        yield before.covariance
+
+
+def _before(agent: Agent, end: int) -> Agent | None:
+    """An agent that has learnt all rewards that came before this step; None if they are too many."""
+    names, journal = agent.all_actions, agent.journal
+    if names:
+        again = Agent(actions=names, options=agent.options)
+    elif agent.schema is not None:
+        again = Agent(schema=agent.schema, options=agent.options)
+    else:
+        again = Agent(agent.dimension, options=agent.options)
+    for rows, weights, rewards in learnt(journal, first=0, end=end):
+        wide = np.zeros((len(rows), agent.dimension))
+        wide[:, : rows.shape[1]] = rows
+        contexts: Any = [names[int(place)] for place in rows[:, 0]] if names else wide
+        again.learn(contexts, rewards, weights=weights[:, 0])
+    for _, rows, rewards in records(journal, agent.dimension, first=0, end=end):
+        if again.observed > MOST_REWARDS:
+            return None
+        if names:  # unit vectors, times the weights of slots
+            contexts = [names[place] for place in rows.argmax(axis=1)]
+            again.learn(contexts, rewards, weights=rows.max(axis=1))
+        else:
+            again.learn(rows, rewards)
+    return again
+
+
+def _rows(
+    agent: Agent, features: Described, parts: Contributions, action: int, weights: Weights
+) -> tuple[list[schemas.FeatureExplained], float | None]:
+    """What each feature adds to the share of an action, and what all that is not known yet changes in it."""
+    count, least = len(features.names), agent.options.minimum_share
+    unsure = None if parts.by_feature is None else parts.by_feature[action]
+    whole = 0.0 if parts.uncertainty is None else parts.uncertainty[action]
+    asked = np.array([*parts.features[action], *(np.zeros(count) if unsure is None else unsure), whole])
+    change: list[float | None] = [None] * asked.size
+    if parts.adding and np.isfinite(parts.log_merit).all():
+        found = changes(parts.log_merit, action, asked, minimum_share=least, weights=weights)
+        change = [number_or_none(each) for each in found]
+    rows = []
+    for number, name in enumerate(features.names):
+        value, others = features.value(number, action)
+        rows.append(
+            schemas.FeatureExplained(
+                feature=name,
+                value=value,
+                others=others,
+                contribution=number_or_none(parts.features[action, number]) or 0.0,
+                change=change[number],
+                uncertainty=None if unsure is None else number_or_none(unsure[number]),
+                uncertainty_change=None if unsure is None else change[count + number],
+            )
         )
-    added = " and uncertainty" if expecting else ""
-    text = f"{average} Contributions{added} add up to log merit, and a share is in proportion to merit."
-    if expecting and found.by_feature is None and found.features.shape[1] > 1:
-        text += " The model has learnt since, so the part of uncertainty is not split by feature."
-    if not np.isfinite(found.log_merit).all():
-        text += " Slots or the minimum share hide how large the part of uncertainty is."
+    return rows, None if parts.uncertainty is None else change[-1]
+
+
+def _statement(agent: Agent, parts: Contributions) -> str:
+    """How to read an explanation."""
+    text = "Each action is compared with the others of this decision, by the model of that time."
+    if agent.rule not in (EXPECTED_MERIT, "greedy"):
+        kind = {"thompson": "drew at random", "optimism": "hoped for"}[agent.rule]
+        text += f" The model is the parameter that the rule {agent.rule} {kind} for this decision."
+    if not parts.adding:
+        return (
+            f"{text} Contributions add up to the expected reward. Merit is no exponential function of it, so "
+            "it is not said what a feature changes in the share."
+        )
+    text += (
+        " A feature raised a share by a third if the share would be 3/4 of it with that feature at the mean "
+        "of the others. Changes of several features multiply, roughly."
+    )
+    if parts.uncertainty is not None and parts.by_feature is None and parts.features.shape[1] > 1:
+        text += (
+            " The model of that time can't be computed again, so what was not known is not split by feature."
+        )
+    if not np.isfinite(parts.log_merit).all():
+        text += " Slots or the minimum share hide what a feature changed in the share: changes are of merit."
     return text

@@ -187,6 +187,7 @@ class SlotSeen(Struct):
     exposure: The expected weight of the action's slot, over decisions that take the baseline too; null unless
         for admins.
     status: pending, rewarded, withdrawn or expired.
+    reward: If it has come; only for admins, and not in lists.
     """
 
     action: int
@@ -196,10 +197,11 @@ class SlotSeen(Struct):
     weight: Share
     exposure: Exposure | None
     status: str
+    reward: float | UnsetType | None = UNSET
 
 
 class DecisionSeen(Struct):
-    """A decision without its contexts and its reward; `/v1/export` has them, for admins.
+    """A decision without its contexts; `/v1/export` has them, for admins.
 
     Of a decision with several slots, what concerns one action is null.
 
@@ -214,6 +216,8 @@ class DecisionSeen(Struct):
     shown: The actions in the order of slots, if there are several.
     exposure: The expected weight of each action's slot by the fair policy, if there are several slots; null
         unless for admins.
+    reward: If it has come; of several slots their sum, once all have ended; only for admins, and not in
+        lists.
     """
 
     decision_id: str
@@ -231,37 +235,65 @@ class DecisionSeen(Struct):
     rolled_back: bool
     shown: list[SlotSeen] | UnsetType = UNSET
     exposure: list[Exposure] | UnsetType | None = UNSET
+    reward: float | UnsetType | None = UNSET
+
+
+class FeatureExplained(Struct):
+    """What a feature adds to the share of an action, against the other actions of the decision.
+
+    feature: Its name; "a × b" of a product of two, "x1" and so on without names, "expected reward" if actions
+        have no features.
+    value: The action's own value, as it was sent; a number outside of its range is an end of it, and a
+        product has none.
+    others: The mean of the other actions; of a level, the share of them that have the same.
+    contribution: What is known of it adds this to log merit or, as `unit` says, to the expected reward.
+    change: The share, divided by what it would be with the feature at the mean of the others, less 1; null if
+        slots or the minimum share hide it, or if `unit` is "reward".
+    uncertainty: What is not known of it yet adds this to log merit; null where it is not known by feature.
+    uncertainty_change: The share, divided by what it would be without that, less 1.
+    """
+
+    feature: str
+    value: float | str | bool | None
+    others: float | None
+    contribution: float
+    change: float | None
+    uncertainty: float | None
+    uncertainty_change: float | None
 
 
 class ActionExplained(Struct):
-    """Why an action has its share, each number less its mean over the actions of the decision.
+    """Why an action has its share, against the other actions of the decision.
+
+    Contributions and uncertainty add up to `log_merit` or, as `unit` says, to the expected reward less the
+    mean of the others'.
 
     action: Its position among the actions that were not excluded.
     action_id: Its id; null if `contexts` were given.
     share: Its share by the fair policy; of several slots, the expected weight of its slot.
-    log_merit: Its log merit, whose exponential the share is in proportion to; null if slots or the minimum
-        share hide it.
-    contributions: The part of each feature in log merit or, as `unit` says, in the expected reward.
-    uncertainty: The part in log merit of what is not known yet; null if the rule has none, or if it is
-        hidden.
-    uncertainties: The same by feature; null if the model has changed since.
+    sentence: Why, in words.
+    log_merit: Its log merit less the mean of the others'; null if slots or the minimum share hide it.
+    features: What each feature adds, in the order of the schema, without those that all actions have alike.
+    uncertainty: What is not known yet adds this to log merit; null if the rule has none, or if it is hidden.
+    uncertainty_change: The share, divided by what it would be without that, less 1.
     """
 
     action: int
     action_id: str | None
     share: Exposure
+    sentence: str
     log_merit: float | None
-    contributions: list[float]
+    features: list[FeatureExplained]
     uncertainty: float | None
-    uncertainties: list[float] | None
+    uncertainty_change: float | None
 
 
 class Explanation(Struct):
     """Why each action of a decision has its share, by the model of that time.
 
     unit: What contributions add up to: "log merit", together with the uncertainty, or "reward".
-    columns: What each contribution is of: a feature, "intercept", or "expected reward" if actions have no
-        features.
+    average: The share of the average action.
+    alike: Features that all actions have alike, which so change no share by themselves.
     statement: How to read it.
     """
 
@@ -270,7 +302,8 @@ class Explanation(Struct):
     merit: str
     rule: str
     unit: str
-    columns: list[str]
+    average: Exposure
+    alike: list[str]
     actions: list[ActionExplained]
     statement: str
 

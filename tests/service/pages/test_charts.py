@@ -101,6 +101,10 @@ def test_words() -> None:
         "–",
     ]
     assert [formatting.factor(each) for each in (math.log(2), -9.0, None)] == ["×2.00", "×e^\u22129", "–"]
+    parts = [formatting.change(each) for each in (0.333, -0.0123, 1e-16, 2.5, None, math.nan)]
+    assert parts == ["+33\u00a0%", "\u22121.2\u00a0%", "0\u00a0%", "×3.5", "–", "–"]
+    assert formatting.breaking("courier-003/<b>") == "courier-<wbr>003/<wbr>&lt;b&gt;"
+    assert formatting.breaking("a-\u202e-") == "a-<wbr>\\u202e-"
     assert formatting.percent(0.00123) == "0.12\u00a0%"
     assert formatting.between(0.001, 0.25) == "0.10 – 25.0\u00a0%"
     assert formatting.percent(0.1234) == "12.3\u00a0%"

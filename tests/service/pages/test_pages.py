@@ -350,6 +350,8 @@ def test_pages_of_the_demonstration_show_no_rounding_and_the_right_batch(tmp_pat
         assert "–<small>after 560 rewards</small>" in client.get("/").text  # ten for each of 56 columns
         page = client.get(f"/decisions/{made['decision_id']}").text
     why = page[page.index("Why this share") : page.index("Chosen from")]
-    assert "smaller ones" in why
-    assert not re.search(r"e−1\d", why)
+    assert not re.search(r"e−\d", why)
     assert "intercept" not in why
+    rows = re.findall(r'<th scope="row" role="rowheader">([^<]*)</th>', why)
+    assert sorted(rows) == ["distance", "price", "rating", "vehicle"]
+    assert "All actions have the same weather, fragile" in why

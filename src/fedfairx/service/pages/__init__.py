@@ -17,7 +17,15 @@ from starlette.routing import BaseRoute, Route
 
 from fedfairx.service import serializers
 from fedfairx.service.auth import may_use, refuse_other_agents, sees_exact
-from fedfairx.service.pages import access, decision_pages, exposure_page, model_page, page_data, rewards_page
+from fedfairx.service.pages import (
+    access,
+    decision_pages,
+    exposure_page,
+    model_page,
+    page_data,
+    rewards_page,
+    share_page,
+)
 from fedfairx.service.pages.jinja import HEADERS, csv_file, page, static
 from fedfairx.service.problems import KINDS, ProblemError, problem_of
 from fedfairx.service.served_agent import ServedAgent
@@ -40,6 +48,13 @@ PAGES: dict[str, tuple[str, Show]] = {
 }
 #: The page of one decision.
 DECISION = "/decisions/{decision_id}"
+#: The page of one action's share over a period, for admins.
+SHARE = "/share"
+#: Pages that others link to.
+LINKED: dict[str, tuple[str, Show]] = {
+    "decision": (DECISION, decision_pages.decision),
+    "share": (SHARE, share_page.share),
+}
 
 
 def pages(service: Service) -> list[BaseRoute]:
@@ -47,7 +62,7 @@ def pages(service: Service) -> list[BaseRoute]:
     routes: list[BaseRoute] = [
         Route(f"{agent}{path}", _shown(service, name, show), methods=["GET"])
         for agent in ("", "/agents/{agent}")
-        for name, (path, show) in (PAGES | {"decision": (DECISION, decision_pages.decision)}).items()
+        for name, (path, show) in (PAGES | LINKED).items()
     ]
 
     async def choose(request: Request) -> Response:

@@ -153,13 +153,17 @@ def estimate(value: float, low: float, high: float, shown: Range) -> Markup:
     )
 
 
-def bar(value: float, shown: Range) -> Markup:
-    """A bar from zero to the left or to the right."""
-    zero, at = sorted(float(shown.x(end)[:-1]) for end in (0.0, value))
-    kind = "less" if value < 0 else "more"
+def bar(value: float, shown: Range, unsure: float | None = None) -> Markup:
+    """A bar from zero to the left or to the right, and below it a thin one for what is not known yet."""
+    places = [(value, "less" if value < 0 else "more", 4, 14 if unsure is None else 9)]
+    places += [] if unsure is None else [(unsure, "unsure", 15, 4)]
+    bars = ""
+    for length, kind, top, height in places:
+        zero, at = sorted(float(shown.x(end)[:-1]) for end in (0.0, length))
+        width = f"{at - zero:.3f}%"
+        bars += f'<rect class="{kind}" x="{zero:.3f}%" y="{top}" width="{width}" height="{height}" rx="1"/>'
     return Markup(
-        '<svg class="estimate" height="22" aria-hidden="true">'
-        f'<rect class="{kind}" x="{zero:.3f}%" y="4" width="{at - zero:.3f}%" height="14" rx="1"/>'
+        f'<svg class="estimate" height="22" aria-hidden="true">{bars}'
         f'<line class="grid" x1="{shown.x(0.0)}" x2="{shown.x(0.0)}" y1="0" y2="22"/></svg>'
     )
 

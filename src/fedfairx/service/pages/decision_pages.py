@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from starlette.datastructures import QueryParams
 
@@ -14,7 +14,7 @@ from fedfairx.service.pages.charts import Option, Range
 from fedfairx.service.pages.page_data import View
 from fedfairx.service.pages.pagination import LINES, Keys, link, listed
 from fedfairx.service.problems import ProblemError
-from fedfairx.service.schemas import Explanation
+from fedfairx.service.schemas import Explanation, FeatureExplained
 from fedfairx.storage.journal import Journal
 from fedfairx.storage.queries import matching
 from fedfairx.storage.records import STATUSES, StoredDecision
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MOST_LINES = 10_000  # in a file
 MOST_PARTS = 25  # contributions that are drawn
-NEGLIGIBLE = 1e-9  # contributions up to this are rounding: what all actions of a decision have in common
+NEGLIGIBLE = 1e-3  # of the largest contribution: smaller ones are not shown
 LARGEST = 2**53  # number of a decision
 
 
@@ -91,7 +91,7 @@ OPTIONS: Keys = {
 
 async def decision(served: ServedAgent, query: QueryParams, exact: bool) -> View:
     (stored,) = await served.stored([query["decision_id"]])
-    view: View = {"line": _line(stored, exact), "explanation": None, "contexts_hidden": not exact}
+    view: View = {"line": _line(stored, exact), "explanation": None, "rewards": None}
     names = stored.names or [f"action {place}" for place in range(stored.policy.size)]
     shown = {slot.action for slot in stored.slots} or {stored.action}
     rows: list[View] = [
@@ -99,53 +99,63 @@ async def decision(served: ServedAgent, query: QueryParams, exact: bool) -> View
         for place, name in enumerate(names)
     ]
     if exact:
-        found = await asyncio.to_thread(explain, served, stored)
-        for row, each in zip(rows, found.actions, strict=True):
+        explained = await asyncio.to_thread(explain, served, stored)
+        for row, each in zip(rows, explained.actions, strict=True):
             row |= {"share": each.share, "log_merit": each.log_merit}
-        view |= _why(found, query.get("of", ""), stored.action)
+        view |= _why(explained, query.get("of", ""), stored.action)
+        view["rewards"] = [slot.reward for slot in stored.slots] or [stored.reward]
     plain = QueryParams({name: value for name, value in query.items() if name != "decision_id"})
     listing = listed(rows, plain, OPTIONS, lambda each: each["name"])
     return view | {"listing": listing, "csv": _explained_rows(view["explanation"], listing.matching)}
 
 
-class Part(NamedTuple):
-    """The contribution of a feature, and of what is not known about it."""
+def _why(explained: Explanation, asked: str, taken: int) -> View:
+    """What each feature adds to one action's share: to the one at this place, or to the one taken.
 
-    name: str
-    value: float
-    unsure: float
-
-
-def _why(found: Explanation, asked: str, taken: int) -> View:
-    """The contributions to one action's share: the one at this place, or the one taken."""
-    fits = asked.isascii() and asked.isdigit() and int(asked[:9]) < len(found.actions)
-    one = found.actions[int(asked) if fits else taken]
-    split = one.uncertainties or [0.0] * len(found.columns)
-    parts = [Part(*each) for each in zip(found.columns, one.contributions, split, strict=True)]
-    parts.sort(key=lambda part: -abs(part.value + part.unsure))
-    count = sum(abs(part.value + part.unsure) > NEGLIGIBLE for part in parts)
-    drawn, others = parts[: min(count, MOST_PARTS)], parts[min(count, MOST_PARTS) :]
-    ends = [end for part in drawn for end in (part.value, part.unsure)]
+    faint: the features that add nothing that can be seen.
+    """
+    fits = asked.isascii() and asked.isdigit() and int(asked[:9]) < len(explained.actions)
+    one = explained.actions[int(asked) if fits else taken]
+    rows = sorted(one.features, key=lambda each: -_size(each))
+    seen = [each for each in rows if _size(each) > NEGLIGIBLE * (_size(rows[0]) or 1.0)]
     return {
-        "explanation": found,
+        "explanation": explained,
         "one": one,
-        "parts": drawn,
-        "others": round(sum(part.value + part.unsure for part in others), 9) + 0.0,  # not -0
-        "left": len(others),
-        "range": Range.around([*ends, one.uncertainty or 0.0, one.log_merit or 0.0]),
+        "parts": seen[:MOST_PARTS],
+        "faint": [each.feature for each in rows[len(seen) :]],
+        "left": len(seen[MOST_PARTS:]),
+        "range": Range.around([end for each in seen for end in (each.contribution, each.uncertainty or 0.0)]),
     }
 
 
-def _explained_rows(found: Explanation | None, rows: Sequence[View]) -> Iterator[Sequence[object]]:
+def _size(each: FeatureExplained) -> float:
+    return max(abs(each.contribution), abs(each.uncertainty or 0.0))
+
+
+def _explained_rows(explained: Explanation | None, rows: Sequence[View]) -> Iterator[Sequence[object]]:
     """The actions of a decision as lines of CSV, with contributions if they may be seen."""
-    if found is None:
+    if explained is None:
         yield ["action", "taken"]
         yield from ([row["name"], row["taken"]] for row in rows)
         return
-    yield ["action", "taken", "share", "log_merit", "uncertainty", *found.columns]
+    names = [each.feature for each in explained.actions[0].features]
+    kinds = ("", " contribution", " change", " uncertainty", " uncertainty_change")
+    columns = [f"{name}{kind}" for name in names for kind in kinds]
+    yield ["action", "taken", "share", "log_merit", "uncertainty", "sentence", *columns]
     for row in rows:
-        one = found.actions[row["place"]]
-        yield [row["name"], row["taken"], one.share, one.log_merit, one.uncertainty, *one.contributions]
+        one = explained.actions[row["place"]]
+        parts = [
+            value
+            for each in one.features
+            for value in (
+                each.value,
+                each.contribution,
+                each.change,
+                each.uncertainty,
+                each.uncertainty_change,
+            )
+        ]
+        yield [row["name"], row["taken"], one.share, one.log_merit, one.uncertainty, one.sentence, *parts]
 
 
 def _line(stored: StoredDecision, exact: bool) -> View:

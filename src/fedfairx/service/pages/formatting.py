@@ -4,6 +4,15 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
+
+from markupsafe import Markup
+
+from fedfairx.service.schemas import FeatureExplained
+from fedfairx.service.share_sentence import written
+from fedfairx.util.formatting import visible
+
+_SEPARATOR = re.compile(r"(?<=[-_/.:@])(?=.)")
 
 from fedfairx.service.exposure_cache import YEAR
 from fedfairx.util.formatting import duration
@@ -41,6 +50,29 @@ def number(value: float | None) -> str:
     size = abs(value)
     text = f"{value:.1e}" if size >= 1e6 or 0 < size < 1e-3 else f"{value:.{3 if size < 10 else 1}f}"
     return text.replace("-", "\u2212")
+
+
+def change(part: float | None) -> str:
+    """+33 %, by which part of itself something was changed; from three times on ×3.1."""
+    if part is None or math.isnan(part):
+        return "–"
+    if abs(part) < 0.0005:
+        return "0\u00a0%"
+    if part >= 2.0:
+        return f"×{1.0 + part:.3g}"
+    return f"{100 * part:+.{1 if abs(part) < 0.0995 else 0}f}\u00a0%".replace("-", "\u2212")
+
+
+def others(each: FeatureExplained) -> str:
+    """The mean of the other actions, or how many of them have the same level."""
+    if each.others is None:
+        return "–"
+    return written(each.others, 3) if isinstance(each.value, float) else f"{percent(each.others, 0)} the same"
+
+
+def breaking(text: str) -> Markup:
+    """A name that may go on in another line after a separator, such as a hyphen."""
+    return Markup("<wbr>").join(_SEPARATOR.split(visible(text)))
 
 
 def factor(log: float | None) -> str:

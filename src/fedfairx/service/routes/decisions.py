@@ -151,9 +151,15 @@ async def decisions(served: ServedAgent, request: Request) -> schemas.DecisionPa
 
 @endpoint("GET", "/v1/decisions/{decision_id}", role="reader", problems=("unknown-decision", "gone"))
 async def decision(served: ServedAgent, request: Request) -> schemas.DecisionSeen:
-    """Show a decision and its status."""
+    """Show a decision and its status; to admins, with its reward."""
     (stored,) = await served.stored([request.path_params["decision_id"]])
-    return seen(stored, exact=sees_exact(request))
+    exact = sees_exact(request)
+    shown = seen(stored, exact=exact)
+    if exact:
+        shown.reward = stored.reward
+        for slot, outcome in zip(shown.shown or (), stored.slots, strict=True):
+            slot.reward = outcome.reward
+    return shown
 
 
 @endpoint(
