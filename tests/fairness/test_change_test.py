@@ -233,7 +233,13 @@ def test_too_many_features_are_left_alone() -> None:
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        (Change(), "too few rewards to test"),
+        (Change(), "too few rewards to test whether merit changes.$"),
+        (Change(needed=560), "too few rewards to test whether merit changes: it takes 560.$"),
+        (Change(needed=0), "not tested with more than 200 columns"),
+        (
+            Change(0.0, 560, 100),
+            "560 rewards fit .*: the evidence against it never reached 1 : 1, and 100 : 1",
+        ),
         (Change(3.14159, 12_300, 400), "12 300 rewards fit a model that never changes: .* at most 3.1 : 1"),
         (Change(350.4, 12_300, 4_200), "by 350 : 1: those after the first 4 200 differ"),
     ],

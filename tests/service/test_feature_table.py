@@ -88,7 +88,7 @@ def test_it_is_shown(place: str) -> None:
             "shared": True,
         }
         assert city == category | {"clipped": 0, "unknown": 1}
-        words = "price (0 to 10), new (yes or no), city (Rome, Oslo, other, shared)"
+        words = "price (0 to 10), new (yes or no), city (Rome, Oslo, other; the same for all actions)"
         assert f"<dt>Features</dt><dd>{words}</dd>" in client.get("/").text
         assert f"a linear function of {words}" in client.get("/report").text
         service = client.app._app.state.service

@@ -43,7 +43,9 @@ def test_it_is_stored_and_shown(place: str) -> None:
     with asking(place) as client:
         found = client.get("/v1/model").json()
         assert (found["half_life"], found["observed"]) == ("30d", 2)
-        assert found["change"]["statement"] == "There are too few rewards to test whether merit changes."
+        few = "There are too few rewards to test whether merit changes: it takes 100."
+        assert found["change"]["statement"] == few
+        assert few in client.get("/").text
         assert "A reward counts half after 30d." in client.get("/report").text
     with pytest.raises(InvalidInput, match="half_life must be the stored one, '30d'"):
         open_service(settings_for(place, half_life="31d"))

@@ -46,11 +46,13 @@ class Change:
     evidence: the largest so far, as odds against one parameter; from 100 on it is an alarm.
     rewards: how many were looked at, in whole batches.
     before: how many of them came before the moment at which the parameter has most likely changed.
+    needed: how many rewards the first batch takes, if that is known; 0 if there are too many features.
     """
 
     evidence: float = 0.0
     rewards: int = 0
     before: int = 0
+    needed: int | None = None
 
     @property
     def alarm(self) -> bool:
@@ -58,12 +60,16 @@ class Change:
         return self.evidence >= 1.0 / ERROR
 
     def __str__(self) -> str:
+        if not self.rewards and self.needed == 0:
+            return f"Whether merit changes is not tested with more than {MOST_FEATURES} columns of features."
         if not self.rewards:
-            return "There are too few rewards to test whether merit changes."
+            takes = "" if self.needed is None else f": it takes {number(self.needed)}"
+            return f"There are too few rewards to test whether merit changes{takes}."
         if not self.alarm:
+            most = f"was at most {self.evidence:.2g}" if self.evidence > 1.0 else "never reached 1"
             return (
-                f"{number(self.rewards)} rewards fit a model that never changes: the evidence against it was "
-                f"at most {self.evidence:.2g} : 1, and {1 / ERROR:g} : 1 would be an alarm."
+                f"{number(self.rewards)} rewards fit a model that never changes: the evidence against it "
+                f"{most} : 1, and {1 / ERROR:g} : 1 would be an alarm."
             )
         odds = f"{number(self.evidence)} : 1" if self.evidence < _SHOWN else f"more than {_SHOWN:.0e} : 1"
         return (

@@ -23,7 +23,7 @@ from fedfairx.core.posterior import Posterior, posterior_of
 from fedfairx.core.statistics import unpack
 from fedfairx.errors import StorageError
 from fedfairx.fairness import Exposure, Logged, exposure
-from fedfairx.fairness.change_test import Change, ChangeTest
+from fedfairx.fairness.change_test import MOST_FEATURES, Change, ChangeTest
 from fedfairx.fairness.credible import Normal
 from fedfairx.service.arrivals import Arrivals, ArrivalTable
 from fedfairx.service.earnings import Earnings, LiftReader
@@ -186,7 +186,10 @@ class ExposureCache:
     def _read_change(self) -> None:
         published = self._update_published()
         found = published.test.found
-        self._change = replace(found, evidence=float(f"{found.evidence:.3g}"))
+        agent = self._agent
+        many = agent.dimension > MOST_FEATURES and not agent.actions
+        needed = 0 if many else batch_of(agent.dimension)
+        self._change = replace(found, evidence=float(f"{found.evidence:.3g}"), needed=needed)
         self._earnings = Earnings.of(published.total, published.count, self._lift)
 
     def _read_arrivals(self) -> None:

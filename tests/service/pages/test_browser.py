@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import uvicorn
 
 from fedfairx.agent.schedules import Never
+from fedfairx.client import Client
+from fedfairx.demo.couriers import FEATURES, SHARED, Couriers
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.setup.create import create_federation
 from fedfairx.federation.transport import SqliteTransport
@@ -46,6 +49,7 @@ PATHS = [
     *(path for path, _ in PAGES.values()),
     "/decisions?before=1",
     "/decisions/{newest}",
+    "/share?action={shown}",
     "/exposure?period=last-month",
     "/sign-in",
 ]
@@ -75,9 +79,9 @@ class Site:
         self.url = f"http://127.0.0.1:{port}"
 
     def at(self, path: str) -> str:
-        """The address of a path, in which {newest} is the newest decision."""
-        newest, _ = matching(self.service.default.journal, newest=True, limit=1)
-        return self.url + path.replace("{newest}", newest[0].id)
+        """The address of a path, in which {newest} is the newest decision, and {shown} its action."""
+        (newest,), _ = matching(self.service.default.journal, newest=True, limit=1)
+        return self.url + path.replace("{newest}", newest.id).replace("{shown}", quote(str(newest.name)))
 
     def stop(self) -> None:
         self._server.should_exit = True
@@ -172,6 +176,21 @@ def test_a_member_has_a_page_that_fits(tab: Any, member: Site, path: str) -> Non
     for width in (390, 1200):
         fits(tab, width)
         assert violations(tab) == []
+
+
+def test_ten_decisions_fit_a_report_and_have_no_bold_shortfall(tab: Any, tmp_path: Path) -> None:
+    site, city = Site(tmp_path / "agent.sqlite", features=FEATURES, shared=SHARED), Couriers(seed=0)
+    with Client(site.url) as client:
+        for _ in range(10):
+            client.decide(**city.order().request)
+    tab.goto(site.url + "/report")
+    cells = "[...document.querySelectorAll('table.exposure :is(td, th)')]"
+    wide = f"{cells}.filter(one => one.scrollWidth > one.clientWidth).map(one => one.textContent)"
+    assert tab.evaluate(wide) == []
+    tab.goto(site.url + "/exposure")
+    figures = "[...document.querySelectorAll('td[data-label^=Shortfall] .figure')]"
+    assert set(tab.evaluate(f"{figures}.map(one => getComputedStyle(one).fontWeight)")) == {"400"}
+    site.stop()
 
 
 def test_a_member_with_secure_aggregation_has_a_page_that_fits(tab: Any, tmp_path: Path) -> None:

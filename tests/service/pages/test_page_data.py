@@ -51,7 +51,8 @@ def test_a_private_agent() -> None:
         decide_from="own+released",
     )
     told = Privacy(True, "All releases together are (2, 1e-06)-DP.", "blt", 2.0, 1e-6, 1_000, 12, 3)
-    text = html("privacy", {"privacy": told, "guarantee": guarantee, "records": 400, "silent": False})
+    view = {"privacy": told, "guarantee": guarantee, "records": 400, "silent": False}
+    text = html("privacy", view | {"statement": told.statement})
     assert told.statement in text
     assert guarantee.warnings[0] in unescape(text)
     assert "<strong>988</strong> left of 1\u202f000" in text

@@ -17,6 +17,7 @@ from fedfairx.decision import DecisionNote
 from fedfairx.demo.couriers import FEATURES, SHARED, Couriers
 from fedfairx.service.pages import PAGES, jinja
 from fedfairx.service.pages.pagination import LINES
+from fedfairx.storage.api_keys import ApiKeys
 from market import MERIT, NAMES, fill, looking
 
 PATHS = [path for path, _ in PAGES.values()]
@@ -101,7 +102,9 @@ def test_the_privacy_page_of_an_agent_that_is_alone_does_not_contradict_itself(
         text = unescape(re.sub(r"<[^>]*>|\s+", " ", client.get("/privacy").text))
     later = "What a record changes in later decisions, which use this agent's own data without noise."
     assert "sent, without noise" not in text
-    assert "nothing has been sent" in text.lower()
+    silent = "Nothing leaves this service" if decide_from is None else "nothing has been sent"
+    assert silent in text
+    assert "NOT PRIVATE" not in text
     assert ("Outside of the guarantee" in text) == (decide_from is not None)
     assert (later in text) == (decide_from == "own+released")
     assert ("so it has learnt nothing" in text) == (decide_from == "released")
@@ -355,3 +358,43 @@ def test_pages_of_the_demonstration_show_no_rounding_and_the_right_batch(tmp_pat
     rows = re.findall(r'<th scope="row" role="rowheader">([^<]*)</th>', why)
     assert sorted(rows) == ["distance", "price", "rating", "vehicle"]
     assert "All actions have the same weather, fragile" in why
+
+
+def test_a_service_that_sends_nothing_says_so(tmp_path: Path) -> None:
+    place = str(tmp_path / "agent.sqlite")
+    with looking(place, dimension=3) as client:
+        client.post("/v1/decisions", json={"contexts": [[0.1, 0.2, 0.3], [0.3, 0.1, 0.1]]})
+        for path in ("/privacy", "/report"):
+            text = client.get(path).text
+            assert "Nothing leaves this service" in text
+            assert "NOT PRIVATE" not in text
+    with ffx.Agent.open(place) as agent:
+        agent.release()
+    with looking(place) as client:
+        for path in ("/privacy", "/report"):
+            text = client.get(path).text
+            assert "Nothing leaves this service" not in text
+            assert "NOT PRIVATE: releases are exact sums" in text
+
+
+def test_values_outside_of_ranges_and_levels_need_attention(tmp_path: Path) -> None:
+    place = str(tmp_path / "agent.sqlite")
+    kinds = {"price": [0, 10], "city": ["Rome", "Oslo"]}
+    sound, odd = {"price": 3, "city": "Rome"}, {"price": 30, "city": "Bern"}
+    with looking(place, features=kinds) as client:
+        client.post("/v1/decisions", json={"actions": [{"id": "ann", "features": sound}]})
+        assert "outside of their ranges" not in client.get("/").text
+        rows = [{"id": "ann", "features": sound}, {"id": "ben", "features": odd}]
+        client.post("/v1/decisions", json={"actions": rows})
+        text = client.get("/").text
+        assert "1 since this start were clipped to an end of their range: price 1." in text
+        assert "1 since this start were taken as “other”: city 1." in text
+        service = client.app._app.state.service
+        key = ApiKeys(service.log).add("x", "reader")
+        service.auth.any_key = True
+        seen = client.get("/", headers={"authorization": f"Bearer {key}"}).text
+        assert "1 since this start were clipped to an end of their range." in seen
+        service.auth.any_key = False
+        many = [{"actions": [{"id": "ann", "features": sound}]}] * 99
+        client.post("/v1/decisions/batch", json={"decisions": many})
+        assert "outside of their ranges" not in client.get("/").text  # less than one in a hundred decisions

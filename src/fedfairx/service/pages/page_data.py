@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 MOST_BELOW = 3  # largest shortfalls on the overview
 LITTLE_LEFT = 0.1  # of a privacy budget
 MANY_CLIPPED = 0.01  # of the records
+SILENT = (
+    "Nothing leaves this service: its agent is in no federation, and has made no release. If it made one, "
+    "that would be exact sums, without noise."
+)
 FEW_LEVELS = 8  # of a category, all of which are shown
 
 View = dict[str, Any]  # by the names in the template
@@ -94,6 +98,7 @@ def _overview(
             *_missing_attention(missing),
             *([Attention("warn", "Merit may have changed", str(change))] if change.alarm else []),
             *(Attention("warn", "Numbers of an unexpected size", sentence(text)) for text in warned),
+            *_feature_attention(served, exact),
             *_privacy_attention(served, exact),
             *_federation_attention(served, exact),
         ],
@@ -139,7 +144,7 @@ def _feature(one: Feature, schema: Schema) -> str:
     words = "yes or no" if one.range is None else f"{one.range[0]:g} to {one.range[1]:g}"
     if one.levels:
         words = ", ".join(one.codes) if len(one.codes) <= FEW_LEVELS else f"{len(one.codes)} levels"
-    return f"{one.name} ({words}{', shared' if one.name in schema.shared else ''})"
+    return f"{one.name} ({words}{'; the same for all actions' if one.name in schema.shared else ''})"
 
 
 def _slots(weights: Weights) -> str:
@@ -190,6 +195,25 @@ def _missing_attention(missing: Sequence[Missing]) -> list[Attention]:
     return found
 
 
+def _feature_attention(served: ServedAgent, exact: bool) -> list[Attention]:
+    """Values outside of ranges and levels, where there is one in a hundred decisions of this start or more.
+
+    Which features these are of, only admins see.
+    """
+    agent, found = served.agent, []
+    least = MANY_CLIPPED * sum(served.metrics.decisions.values())
+    for counts, title, rule in (
+        (agent.clipped_values, "Numbers are outside of their ranges", "clipped to an end of their range"),
+        (agent.unknown_values, "Levels are unknown", "taken as “other”"),
+    ):
+        many = sum(counts.values())
+        if many and many >= least:
+            named = ", ".join(f"{name} {count(times)}" for name, times in counts.most_common(5))
+            detail = f"{count(many)} since this start were {rule}{f': {named}' if exact else ''}."
+            found.append(Attention("warn", title, detail))
+    return found
+
+
 def _privacy_attention(served: ServedAgent, exact: bool) -> list[Attention]:
     found, now, records = [], serializers.privacy(served.agent, exact=exact), served.agent.observed
     if now.private and now.releases:
@@ -209,7 +233,14 @@ async def privacy(served: ServedAgent, _query: QueryParams, exact: bool) -> View
     def read(agent: Agent) -> View:
         told, guarantee = serializers.privacy(agent, exact=exact), agent.privatizer.guarantee
         silent = served.membership is None and told.spent == 0
-        return {"privacy": told, "guarantee": guarantee, "records": agent.observed, "silent": silent}
+        statement = SILENT if silent and not told.private else told.statement
+        return {
+            "privacy": told,
+            "guarantee": guarantee,
+            "records": agent.observed,
+            "silent": silent,
+            "statement": statement,
+        }
 
     return await asyncio.to_thread(read, served.agent)
 
