@@ -147,6 +147,18 @@ def test_a_change_is_that_of_a_feature_at_the_mean_of_the_others(minimum_share: 
     assert np.abs(parts).max() > 0.05
 
 
+def test_pairs_of_many_actions_are_not_compared() -> None:
+    agent, contexts = ffx.Agent(2), np.random.default_rng(1).random((2_001, 2)) / 2
+    policy, owners = agent.policy(contexts), np.array([0, 1])
+    parts = contributions(
+        np.zeros((2_001, 2)), policy, agent.merit, spread=Spread(contexts, agent.covariance, owners)
+    )
+    assert parts.by_feature is None
+    assert parts.uncertainty == pytest.approx(parts.log_merit)
+    one = Spread(contexts, agent.covariance, 0 * owners)
+    assert contributions(np.zeros((2_001, 1)), policy, agent.merit, spread=one).by_feature is not None
+
+
 def test_slots_that_cap_nobody_tell_and_those_that_do_hide_it() -> None:
     agent = taught(merit=ffx.merit.Exponential(1.0))
     made = agent.decide(CONTEXTS, slots=[1.0, 0.9])

@@ -37,6 +37,13 @@ def test_it_can_be_read_to_a_courier() -> None:
     )
 
 
+def test_yes_and_no_and_actions_without_features() -> None:
+    assert "Its new (yes) raised it by a third." in sentence(part("new", True, 0.2, 0.333))
+    own = part("expected reward", 0.48912, 0.36, 0.5, 0.1)
+    assert "Its expected reward, 0.489 (0.13 more than the others) raised it by a half; " in sentence(own)
+    assert sentence(own).endswith("little is known yet about it, which raised it by a tenth.")
+
+
 def test_only_the_three_largest_are_named() -> None:
     text = sentence(*(part(f"x{k}", float(k), 0.5, 0.05 * (k + 1)) for k in range(5)))
     assert [f"x{k} of" in text for k in range(5)] == [False, False, True, True, True]
@@ -67,6 +74,7 @@ def test_uncertainty_that_is_not_split_is_of_the_action() -> None:
 def test_a_share_is_compared_with_the_average(share: float, words: str) -> None:
     assert f": {words}." in sentence(share=share)
     assert ": 60 % below the average." in sentence(share=0.05)
+    assert sentence(share=1e-5).startswith("Less than 0.1 % of this decision: less than 1 % of the average.")
 
 
 def test_nothing_to_say_is_said() -> None:

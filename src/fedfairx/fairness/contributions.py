@@ -25,7 +25,8 @@ from fedfairx.util.arrays import Array, Coordinates
 
 _SAME = 1e-9  # the largest difference between shares by the same model
 _SMALLEST = 1e-12  # a share above the minimum, below which its digits are lost
-_POINTS = 48  # of a quadrature along a line
+_POINTS = 32  # of a quadrature along a line
+_MOST = 2_000  # actions whose pairs are compared
 
 
 class Contributions(NamedTuple):
@@ -79,8 +80,9 @@ def contributions(
         bonus = _bonus(merit, (spread.contexts * (spread.contexts @ spread.covariance)).sum(axis=1))
         logs = logs + bonus
         if np.abs(shares(logs, minimum_share, weights) - policy).max() < _SAME:
-            split = _split(merit, spread, less_others(bonus), means.shape[1])
-            return Contributions(features, less_others(bonus), split, less_others(logs), adding=True)
+            count, unsure = means.shape[1], less_others(bonus)
+            split = None if len(means) > _MOST and count > 1 else _split(merit, spread, unsure, count)
+            return Contributions(features, unsure, split, less_others(logs), adding=True)
     return Contributions(features, stored - features.sum(axis=1), None, stored, adding=True)
 
 
@@ -95,11 +97,17 @@ def changes(
     [0.462]
     """
     arms = log_merits.size
-    logs = np.repeat(log_merits[None] * (arms - 1) / arms, 1 + parts.size, axis=0)
-    logs[1:, action] -= parts
-    share, *others = shares(logs, minimum_share, weights)[:, action]
+    logs, moved = log_merits * (arms - 1) / arms, np.array([0.0, *parts])
+    if len(weights) == 1:  # one sum over the others is enough
+        others = np.logaddexp.reduce(np.delete(logs, action)) - logs[action]
+        due = weights[0] / (1.0 + np.exp(np.minimum(others + moved, 700.0)))
+        exposures = _at_least(due, arms, minimum_share, weights)
+    else:
+        rows = np.repeat(logs[None], moved.size, axis=0)
+        rows[:, action] -= moved
+        exposures = shares(rows, minimum_share, weights)[:, action]
     with np.errstate(divide="ignore", invalid="ignore"):
-        change = share / np.array(others) - 1.0
+        change = exposures[0] / exposures[1:] - 1.0
     return np.where(np.isfinite(change), change, np.nan)
 
 
@@ -119,9 +127,14 @@ def less_others(values: Array) -> Array:
 def shares(logs: Array, minimum_share: float, weights: Weights) -> Array:
     """Return the exposures (…, K) by log merits (…, K)."""
     rows = np.atleast_2d(logs)
-    arms, total = rows.shape[1], sum(weights)
     due = exposures_of(rows, np.repeat([weights], len(rows), axis=0)).reshape(logs.shape)
-    return np.asarray(min(minimum_share, 1.0 / arms) * total + max(1.0 - arms * minimum_share, 0.0) * due)
+    return _at_least(due, rows.shape[1], minimum_share, weights)
+
+
+def _at_least(due: Array, arms: int, minimum_share: float, weights: Weights) -> Array:
+    """Exposures where every action has the minimum share, and the rest is shared as is due."""
+    least = min(minimum_share, 1.0 / arms) * sum(weights)
+    return np.asarray(least + max(1.0 - arms * minimum_share, 0.0) * due)
 
 
 def _bonus(merit: Exponential, variances: Array) -> Array:

@@ -9,6 +9,7 @@ federation, uncertainty is known as a whole, and not by feature.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,6 +35,9 @@ MOST_REWARDS = 20_000  # that are learnt again for one decision
 NEGLIGIBLE = 1e-12  # parts up to this are rounding
 
 
+Compared = tuple[float | str | bool | None, float | None]
+
+
 class Described(NamedTuple):
     """The features in which the K actions of a decision differ, as a caller has them."""
 
@@ -48,15 +52,20 @@ class Described(NamedTuple):
         """Each feature's sum of θ_j x_j (K, F)."""
         return by_owner(self.contexts * self.theta, self.owners, len(self.names))
 
-    def value(self, feature: int, action: int) -> tuple[float | str | bool | None, float | None]:
-        """The value of an action, and the others' mean or, of a level, the share of them with the same."""
-        values = self.values[feature]
-        if not values or len(values) == 1:
-            return (values[0] if values else None), None
-        own, others = values[action], [each for place, each in enumerate(values) if place != action]
-        if isinstance(own, float):
-            return own, float(np.mean(others))
-        return own, others.count(own) / len(others)
+    def compared(self) -> list[list[Compared]]:
+        """Each feature of every action, with the mean of the others or, of a level, their share with it."""
+        arms = len(self.contexts)
+        table: list[list[Compared]] = []
+        for values in self.values:
+            if not values or arms == 1:
+                table.append([(each, None) for each in values or [None] * arms])
+            elif isinstance(values[0], float):
+                total = math.fsum(values)
+                table.append([(own, (total - own) / (arms - 1)) for own in values])
+            else:
+                times = Counter(values)
+                table.append([(own, (times[own] - 1) / (arms - 1)) for own in values])
+        return table
 
 
 def described(served: ServedAgent, stored: StoredDecision) -> Described:
@@ -95,10 +104,11 @@ def explain(served: ServedAgent, stored: StoredDecision) -> schemas.Explanation:
     """Explain a decision; for admins, since values and contributions tell contexts."""
     agent, features = served.agent, described(served, stored)
     parts, weights = parts_of(agent, stored, features), weights_of(stored)
-    whole, names, arms = sum(weights), stored.names, stored.policy.size
+    whole, names, arms, values = sum(weights), stored.names, stored.policy.size, features.compared()
     actions = []
     for action in range(arms):
-        share, (rows, unsure) = float(stored.policy[action]), _rows(agent, features, parts, action, weights)
+        own = [(name, *each[action]) for name, each in zip(features.names, values, strict=True)]
+        share, (rows, unsure) = float(stored.policy[action]), _rows(agent, own, parts, action, weights)
         text = share_sentence(
             share,
             whole / arms,
@@ -198,12 +208,14 @@ def _before(agent: Agent, end: int) -> Agent | None:
     else:
         again = Agent(agent.dimension, options=agent.options)
     for rows, weights, rewards in learnt(journal, first=0, end=end):
+        if again.observed + len(rewards) > MOST_REWARDS:
+            return None
         wide = np.zeros((len(rows), agent.dimension))
         wide[:, : rows.shape[1]] = rows
         contexts: Any = [names[int(place)] for place in rows[:, 0]] if names else wide
         again.learn(contexts, rewards, weights=weights[:, 0])
     for _, rows, rewards in records(journal, agent.dimension, first=0, end=end):
-        if again.observed > MOST_REWARDS:
+        if again.observed + len(rewards) > MOST_REWARDS:
             return None
         if names:  # unit vectors, times the weights of slots
             contexts = [names[place] for place in rows.argmax(axis=1)]
@@ -214,31 +226,37 @@ def _before(agent: Agent, end: int) -> Agent | None:
 
 
 def _rows(
-    agent: Agent, features: Described, parts: Contributions, action: int, weights: Weights
+    agent: Agent,
+    own: Sequence[tuple[str, float | str | bool | None, float | None]],
+    parts: Contributions,
+    action: int,
+    weights: Weights,
 ) -> tuple[list[schemas.FeatureExplained], float | None]:
-    """What each feature adds to the share of an action, and what all that is not known yet changes in it."""
-    count, least = len(features.names), agent.options.minimum_share
+    """What each feature adds to the share of an action, and what all that is not known yet changes in it.
+
+    own: of each feature its name, the value of the action, and the mean of the others.
+    """
+    count, least = len(own), agent.options.minimum_share
     unsure = None if parts.by_feature is None else parts.by_feature[action]
     whole = 0.0 if parts.uncertainty is None else parts.uncertainty[action]
     asked = np.array([*parts.features[action], *(np.zeros(count) if unsure is None else unsure), whole])
     change: list[float | None] = [None] * asked.size
     if parts.adding and np.isfinite(parts.log_merit).all():
-        found = changes(parts.log_merit, action, asked, minimum_share=least, weights=weights)
-        change = [number_or_none(each) for each in found]
-    rows = []
-    for number, name in enumerate(features.names):
-        value, others = features.value(number, action)
-        rows.append(
-            schemas.FeatureExplained(
-                feature=name,
-                value=value,
-                others=others,
-                contribution=number_or_none(parts.features[action, number]) or 0.0,
-                change=change[number],
-                uncertainty=None if unsure is None else number_or_none(unsure[number]),
-                uncertainty_change=None if unsure is None else change[count + number],
-            )
+        each = changes(parts.log_merit, action, asked, minimum_share=least, weights=weights)
+        change = [number_or_none(one) for one in each.tolist()]
+    known = [number_or_none(one) for one in asked.tolist()]
+    rows = [
+        schemas.FeatureExplained(
+            feature=name,
+            value=value,
+            others=others,
+            contribution=known[number] or 0.0,
+            change=change[number],
+            uncertainty=None if unsure is None else known[count + number],
+            uncertainty_change=None if unsure is None else change[count + number],
         )
+        for number, (name, value, others) in enumerate(own)
+    ]
     return rows, None if parts.uncertainty is None else change[-1]
 
 
@@ -259,7 +277,8 @@ def _statement(agent: Agent, parts: Contributions) -> str:
     )
     if parts.uncertainty is not None and parts.by_feature is None and parts.features.shape[1] > 1:
         text += (
-            " The model of that time can't be computed again, so what was not known is not split by feature."
+            " What was not known is not split by feature: the model of that time can't be computed again, or "
+            "there are more than 2000 actions."
         )
     if not np.isfinite(parts.log_merit).all():
         text += " Slots or the minimum share hide what a feature changed in the share: changes are of merit."

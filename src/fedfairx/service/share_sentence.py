@@ -36,7 +36,7 @@ def share_sentence(
     of: what it is a share of.
     its: whose features they are.
     """
-    begin = f"{percent(share / whole)} of {of}: "
+    begin, whom = f"{_capital(percent(share / whole))} of {of}: ", "you" if its == "your" else "it"
     if arms == 1:
         return f"{begin}there was no other action."
     begin += f"{_against(share / average)}."
@@ -46,20 +46,25 @@ def share_sentence(
     most = _leading(features, lambda each: _size(each, unit), least)[:NAMED]
     parts = ", ".join(f"{_described(each, its)} {says(each)}" for each in most)
     unsure = _leading(features, lambda each: _logarithm(each.uncertainty_change), math.log1p(LEAST))[:UNKNOWN]
-    unknown = [(f"{its} {_value(each)}", each.uncertainty_change or 0.0) for each in unsure]
+    unknown = [
+        (whom if each.feature == EXPECTED else f"{its} {_value(each)}", each.uncertainty_change or 0.0)
+        for each in unsure
+    ]
     if uncertainty is not None and abs(uncertainty) >= LEAST:
-        unknown = [("you" if its == "your" else "it", uncertainty)]
+        unknown = [(whom, uncertainty)]
     if features and not largest:
         parts = "nothing has been learnt yet"
     text = "; ".join(filter(None, [parts, *_unknown(unknown)]))
     if not features:
-        text = f"{'you do' if its == 'your' else 'it does'} not differ from the others"
+        text = f"{whom} {'do' if its == 'your' else 'does'} not differ from the others"
     text = text or f"none of {its} features changed it by {round(100 * LEAST)}{_SPACE}%"
-    return f"{begin} {text[0].upper()}{text[1:]}."
+    return f"{begin} {_capital(text)}."
 
 
 def percent(share: float) -> str:
     """12 %; less than ten have one digit more."""
+    if 0.0 < share < 0.0005:
+        return f"less than 0.1{_SPACE}%"
     return f"{100 * share:.{1 if 0 < abs(share) < 0.0995 else 0}f}{_SPACE}%"
 
 
@@ -86,11 +91,17 @@ def written(value: float | str | bool | None, digits: int = 4) -> str:
     return text.replace("-", "\u2212")
 
 
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def _against(ratio: float) -> str:
     if abs(ratio - 1.0) <= ABOUT:
         return "about average"
     if ratio >= 1.95:
         return f"{ratio:.2g} times the average"
+    if ratio < 0.01:
+        return f"less than 1{_SPACE}% of the average"
     return f"{percent(abs(ratio - 1.0))} {'above' if ratio > 1.0 else 'below'} the average"
 
 
@@ -113,11 +124,13 @@ def _size(each: FeatureExplained, unit: str) -> float:
 
 
 def _value(each: FeatureExplained) -> str:
-    """rating of 4.8, or vehicle van."""
+    """rating of 4.8, vehicle van or fragile (no)."""
     if isinstance(each.value, float) and each.feature == EXPECTED:
         return f"{each.feature}, {written(each.value, 3)}"
     if each.value is None:
         return each.feature
+    if isinstance(each.value, bool):
+        return f"{each.feature} ({written(each.value)})"
     return f"{each.feature}{' of' if isinstance(each.value, float) else ''} {written(each.value)}"
 
 

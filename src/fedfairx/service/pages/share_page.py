@@ -87,9 +87,9 @@ class ShareTotal:
         known = bool(np.isfinite(logs).all())
         self.hidden += not known
         self.unsure += float(logs[-1]) if known else 0.0
-        for number, name in enumerate(features.names):
+        for number, (name, values) in enumerate(zip(features.names, features.compared(), strict=True)):
             total = self.features.setdefault(name, FeatureTotal())
-            value, others = features.value(number, place)
+            value, others = values[place]
             total.times += 1
             total.contribution += float(parts.features[place, number])
             total.logs += float(logs[number]) if known else 0.0
