@@ -331,7 +331,11 @@ def test_several_slots_are_explained_too(place: str) -> None:
         assert [one["share"] for one in told["actions"]] == pytest.approx(made["exposure"])
         assert told["average"] == pytest.approx(1.6 / len(ACTIONS))
         for one in told["actions"]:
-            assert one["sentence"].casefold().startswith(f"{percent(one['share'] / 1.6)} of this decision's 2 slots: ")
+            assert (
+                one["sentence"]
+                .casefold()
+                .startswith(f"{percent(one['share'] / 1.6)} of this decision's 2 slots: ")
+            )
         assert "Why this weight" in client.get(f"/decisions/{made['decision_id']}").text
         first = {slot["action_id"]: float(slot["slot"] == 1) for slot in made["shown"]}
         client.put(f"/v1/decisions/{made['decision_id']}/reward", json={"rewards": first})

@@ -53,7 +53,7 @@ def test_only_the_three_largest_are_named() -> None:
 def test_what_is_more_certain_lowers_a_share() -> None:
     text = sentence(part("rating", 3.0, 2.0, 0.1, -0.04))
     assert text.endswith(
-        "; less is uncertain than with the others about its rating of 3, which lowered it by 4 %."
+        "; compared with the others, the model is surer about its rating of 3, which lowered it by 4 %."
     )
 
 

@@ -162,4 +162,4 @@ def _unknown(parts: Sequence[tuple[str, float]]) -> Iterator[str]:
     if little:
         yield f"little is known yet {', and '.join(little)}"
     if more:
-        yield f"less is uncertain than with the others {', and '.join(more)}"
+        yield f"compared with the others, the model is surer {', and '.join(more)}"

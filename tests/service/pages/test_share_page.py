@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import io
 import re
 from typing import Any
@@ -98,6 +99,9 @@ def test_averages_are_those_of_the_decisions_in_which_it_could_be_chosen(rule: s
         assert "There is no decision in this period in which zoe could be chosen." in nobody
         assert "There is no decision" in page_of(client, "ann", period="last-month")
         assert cards(page_of(client, "ann", period="month")) == cards(text)
+        month = datetime.datetime.now(datetime.UTC).strftime("%B %Y")
+        assert f'<p class="kind">Your share in {month}</p>' in page_of(client, "ann", period="month")
+        assert '<p class="kind">Your share</p>' in text
         assert 'href="/share?action=ann&amp;period=month"' in text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -137,6 +138,13 @@ class ShareTotal:
         )
 
 
+def _when(window: Window) -> str:
+    """ "in October 2026", of a period that a page offers."""
+    since = datetime.datetime.fromtimestamp(window.since or 0.0, datetime.UTC)
+    names = {"month": "in %B %Y", "last-month": "in %B %Y", "year": "in %Y", "today": "on %Y-%m-%d"}
+    return since.strftime(names.get(window.query, ""))
+
+
 async def share(served: ServedAgent, query: QueryParams, exact: bool) -> View:
     if not exact:
         raise ProblemError("forbidden", "This page needs the role admin: shares and features reveal rewards.")
@@ -155,7 +163,7 @@ async def share(served: ServedAgent, query: QueryParams, exact: bool) -> View:
         "rule": served.agent.rule,
         "several": len(served.slots) > 1,
         "periods": periods(window),
-        "window": window,
+        "when": _when(window),
         "chosen": chosen,
         "csv_link": link({"action": action} | chosen, format="csv"),
         "csv": _csv_rows(total, rows),
