@@ -390,11 +390,9 @@ class Schema:
         {'price': [2.5, 10.0], 'city': ['Oslo', 'other']}
         """
         rows = np.asarray(contexts, dtype=np.float64)
-        places = {key: place for place, key in enumerate(self._keys) if place < rows.shape[1]}
         values: dict[str, list[Any]] = {}
-        for each in self.features:
-            keys = {level: ((each.name, level),) for level in each.codes}
-            columns = {level: rows[:, places[key]] for level, key in keys.items() if key in places}
+        for each, places in self._own_columns:
+            columns = {level: rows[:, place] for level, place in places.items() if place < rows.shape[1]}
             if columns and each.range is None:
                 largest = np.array(list(columns.values())).argmax(axis=0)
                 levels = [list(columns)[code] for code in largest]
@@ -406,7 +404,15 @@ class Schema:
                 values[each.name] = [round(number, digits) + 0.0 for number in numbers.tolist()]
         return values
 
-    @property
+    @cached_property
+    def _own_columns(self) -> list[tuple[Feature, dict[str, int]]]:
+        """Each feature, and the places of its own columns, by level."""
+        places = {key: place for place, key in enumerate(self._keys)}
+        return [
+            (each, {level: places[(each.name, level),] for level in each.codes}) for each in self.features
+        ]
+
+    @cached_property
     def column_features(self) -> tuple[tuple[str, ...], ...]:
         """The features that each column is made of: none of the intercept, one, or two of a product.
 

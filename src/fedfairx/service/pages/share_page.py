@@ -28,7 +28,7 @@ from fedfairx.storage.records import StoredDecision
 if TYPE_CHECKING:
     from fedfairx.service.served_agent import ServedAgent
 
-MOST = 20_000  # decisions of a period that are read, the latest
+MOST = 10_000  # decisions of a period that are read, the latest
 
 
 @dataclass
