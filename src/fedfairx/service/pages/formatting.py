@@ -8,14 +8,12 @@ import re
 
 from markupsafe import Markup
 
+from fedfairx.service.exposure_cache import YEAR
 from fedfairx.service.schemas import FeatureExplained
 from fedfairx.service.share_sentence import written
-from fedfairx.util.formatting import visible
+from fedfairx.util.formatting import duration, visible
 
 _SEPARATOR = re.compile(r"(?<=[-_/.:@])(?=.)")
-
-from fedfairx.service.exposure_cache import YEAR
-from fedfairx.util.formatting import duration
 
 
 def percent(share: float, digits: int = 1) -> str:
