@@ -49,13 +49,13 @@ class Actions:
 
     def add(self, names: Iterable[str]) -> None:
         """Offer these actions from now on: new ones, or retired ones again."""
-        given = _texts(names)
-        for name in given:
+        texts = _texts(names)
+        for name in texts:
             encodes = not _HALF_PAIR.search(name)
             require(encodes, "actions", "must be names that can be written as UTF-8", ascii(name))
-        offered = [name for name in given if name in self._numbers and name not in self._retired]
+        offered = [name for name in texts if name in self._numbers and name not in self._retired]
         require(not offered, "actions", "must be new or retired", offered[0] if offered else None)
-        for name in given:
+        for name in texts:
             self._numbers.setdefault(name, len(self._numbers))
             self._retired.discard(name)
         self._change()
@@ -66,10 +66,10 @@ class Actions:
         for index, name in enumerate(texts):
             if name not in self._offered:
                 raise not_offered(index, name)
-        given = set(texts)
-        left = len(self._numbers) - len(self._retired | given)
-        require(left > 0 or not given, "actions", "must leave one that is offered", len(given))
-        self._retired |= given
+        retiring = set(texts)
+        left = len(self._numbers) - len(self._retired | retiring)
+        require(left > 0 or not retiring, "actions", "must leave one that is offered", len(retiring))
+        self._retired |= retiring
         self._change()
 
     def changed(self, how: str, names: Iterable[str]) -> Actions:
@@ -87,13 +87,13 @@ class Actions:
         self._offered = {name: at for name, at in self._numbers.items() if name not in self._retired}
         self._all = None
 
-    def offered(self, given: object = None) -> tuple[Coordinates, list[str]]:
+    def offered(self, wanted: object = None) -> tuple[Coordinates, list[str]]:
         """Coordinates and names of these actions; by default of all that are not retired."""
         if self._all is None:
             self._all = np.array([*self._offered.values()], dtype=np.int64), [*self._offered]
-        if given is None or (type(given) is list and given == self._all[1]):
+        if wanted is None or (type(wanted) is list and wanted == self._all[1]):
             return self._all
-        names = _texts(given)
+        names = _texts(wanted)
         require(bool(names), "actions", "must be at least one", 0)
         try:
             return np.array([*map(self._offered.__getitem__, names)], dtype=np.int64), names
@@ -102,11 +102,11 @@ class Actions:
 
     def coordinates(self, names: object) -> Coordinates:
         """Coordinates of actions that were shown, possibly several times; retired ones are allowed."""
-        given = _texts(names, different=False)
-        for index, name in enumerate(given):
+        texts = _texts(names, different=False)
+        for index, name in enumerate(texts):
             if name not in self._numbers:
                 raise InvalidInput(f"{place('actions', index)} must be one that this agent has, got {name!r}")
-        return self._coordinates(given)
+        return self._coordinates(texts)
 
     def _coordinates(self, names: Sequence[str]) -> Coordinates:
         return np.array([self._numbers[name] for name in names], dtype=np.int64)
@@ -164,13 +164,13 @@ def context_of(rows: Any, row: int, dimension: int) -> Array:
 
 def _texts(names: object, *, different: bool = True) -> list[str]:
     several = isinstance(names, Iterable) and not isinstance(names, str | bytes)
-    given: list[Any] = list(names) if several else []  # type: ignore[call-overload]
-    texts = set(map(type, given)) <= {str} or all(isinstance(name, str) for name in given)
-    if not (several and texts and all(given)):
+    listed: list[Any] = list(names) if several else []  # type: ignore[call-overload]
+    texts = set(map(type, listed)) <= {str} or all(isinstance(name, str) for name in listed)
+    if not (several and texts and all(listed)):
         text = "actions must be a list of names, which are strings that are not empty"
-        odd = [index for index, name in enumerate(given) if not (isinstance(name, str) and name)][:1]
-        kind = f"{kind_of(given[odd[0]])} as {place('actions', odd[0])}" if odd else kind_of(names)
+        odd = [index for index, name in enumerate(listed) if not (isinstance(name, str) and name)][:1]
+        kind = f"{kind_of(listed[odd[0]])} as {place('actions', odd[0])}" if odd else kind_of(names)
         raise InvalidInput(f"{text}, got {kind}")
     if different:
-        require_different(given, "actions", "must have different names")
-    return given
+        require_different(listed, "actions", "must have different names")
+    return listed

@@ -26,7 +26,7 @@ from fedfairx.agent.draws import Draws
 from fedfairx.agent.exchange import Exchange, privacy_in_short
 from fedfairx.agent.half_life import NOT_PRIVATE
 from fedfairx.agent.input_warnings import LOOKS, ScaleWatch
-from fedfairx.agent.log import ENDED, AgentLog, NullLog
+from fedfairx.agent.log import ENDED, NullLog, StepLog
 from fedfairx.agent.model import Model
 from fedfairx.agent.options import PLAIN, WHERE_SECURE, Keywords, Options
 from fedfairx.agent.partners import Partners
@@ -202,7 +202,7 @@ class Agent:
         self._looks = LOOKS
         self._scale = ScaleWatch(self._expected_length())
 
-    def _write_to(self, log: AgentLog) -> None:
+    def _write_to(self, log: StepLog) -> None:
         """Write steps to this log from now on."""
         self._log, self._lock, self._transaction = log, log.lock, log.transaction
         self._core.runs = log.run
@@ -492,10 +492,10 @@ class Agent:
             return *model.actions.offered(contexts if actions is None else actions), None
         by_name = actions is not None or context is not None
         if by_name or (model.schema is not None and are_described(contexts)):
-            given: Any = contexts if actions is None else actions
-            encoded = self._encode(given, context)
-            if names is None and isinstance(given, Mapping):
-                names = list(given)
+            features: Any = contexts if actions is None else actions
+            encoded = self._encode(features, context)
+            if names is None and isinstance(features, Mapping):
+                names = list(features)
             contexts = encoded.contexts
         rows = as_contexts(contexts, model.dimension)  # type: ignore[arg-type]
         return rows, None if names is None else as_names(names, rows.shape[0]), encoded
@@ -575,9 +575,9 @@ class Agent:
             actions, weights = self._model.actions, self._weights(slots)
             called: list[Any] = [None] * len(blocks) if names is None else list(names)
             noted = [None] * len(blocks) if notes is None else list(notes)
-            for what, given in (("names", called), ("notes", noted)):
+            for what, texts in (("names", called), ("notes", noted)):
                 text = f"must be as many as the {len(blocks)} decisions"
-                require(len(given) == len(blocks), what, text, len(given))
+                require(len(texts) == len(blocks), what, text, len(texts))
             most = len(weights)
             counted: list[Encoded] = []
             if whole and actions is None:
@@ -586,10 +586,10 @@ class Agent:
                     called = [None if each is None else as_names(each, blocks.shape[1]) for each in called]
             elif actions is None:
                 parts = []
-                for index, (block, given) in enumerate(zip(blocks, called, strict=True)):
+                for index, (block, names_of) in enumerate(zip(blocks, called, strict=True)):
                     asked = block if _is_request(block) else {"contexts": block}
                     try:
-                        parts.append(self._arms(names=given, **asked))
+                        parts.append(self._arms(names=names_of, **asked))
                     except InvalidInput as error:
                         raise in_block(index, error) from None
                 blocks = as_blocks([rows for rows, _, _ in parts], self.dimension)
@@ -753,12 +753,12 @@ class Agent:
             raise self._gone(identity)
         return waiting
 
-    def _outcomes(self, decision: Decision, given: Any, *, several: bool) -> dict[int, float | None]:
+    def _outcomes(self, decision: Decision, rewards: Any, *, several: bool) -> dict[int, float | None]:
         """The rewards of a decision's slots, checked; None withdraws a slot."""
         if not several and decision.weights is not ONE:
             text = f"reward is of one slot, and decision {decision.id} has {len(decision.weights)}"
             raise InvalidInput(f"{text}: use rewards")
-        by_slot: dict[int, Any] = decision.slots_of(given) if several else {0: given}
+        by_slot: dict[int, Any] = decision.slots_of(rewards) if several else {0: rewards}
         low, high = self._model.limits.low, self._model.limits.high
         for slot, reward in by_slot.items():
             fits = type(reward) is float and low <= reward <= high
@@ -855,16 +855,16 @@ class Agent:
         rewards: one for each decision, or what `observe` takes as `rewards` of several slots.
         """
         with self._lock:
-            given = list(rewards)
+            values = list(rewards)
             if replace:
-                self._replace_many(list(decisions), given, persons)
+                self._replace_many(list(decisions), values, persons)
                 return
             waiting = self._different(decisions)
-            same = len(waiting) == len(given)
-            require(same, "rewards", f"must be as many as the {len(waiting)} decisions", len(given))
+            same = len(waiting) == len(values)
+            require(same, "rewards", f"must be as many as the {len(waiting)} decisions", len(values))
             outcomes = [
                 self._outcomes(decision, each, several=are_several(each))
-                for decision, each in zip(waiting, given, strict=True)
+                for decision, each in zip(waiting, values, strict=True)
             ]
             for decision, each in zip(waiting, outcomes, strict=True):
                 self._core.check(steps.SlotsEnded(decision.number, each))
@@ -913,8 +913,8 @@ class Agent:
         if each is not None:
             check_weights(each, self.options.reward_range)
         text = "must be 1 to learn a log privately: which of its rows are one decision is not known"
-        known = not self.private or (each is None and self._slots is ONE)
-        require(known, "slots", text, len(self._slots))
+        alone = not self.private or (each is None and self._slots is ONE)
+        require(alone, "slots", text, len(self._slots))
         with self._lock:
             if self._looks:
                 self._look(rows)
@@ -984,8 +984,8 @@ class Agent:
     @property
     def warnings(self) -> list[str]:
         """The warnings about the size of contexts and rewards (`ScaleWarning`) since it was opened."""
-        said = self._scale.said, self._model.limits.said
-        return [text for text in said if text is not None]
+        warned = self._scale.said, self._model.limits.said
+        return [text for text in warned if text is not None]
 
     # --- replacing a reward --------------------------------------------------------------------------
 
@@ -1009,12 +1009,12 @@ class Agent:
             journal.log.settle()
             first: list[tuple[int, dict[int, float | None], str | int | None]] = []
             wrong: list[tuple[StoredReward, float]] = []
-            for decision, given, person in zip(decisions, rewards, whose, strict=True):
+            for decision, reward, person in zip(decisions, rewards, whose, strict=True):
                 (stored,) = journal.decided([self._number(decision)])
                 if not stored.arms:
                     raise ReplacementRefused(f"the content of decision {stored.id} was dropped or deleted")
                 new: dict[int, float | None] = {}
-                for slot, value in self._outcomes(stored, given, several=are_several(given)).items():
+                for slot, value in self._outcomes(stored, reward, several=are_several(reward)).items():
                     old = replacement.stored_reward(journal, stored, slot)
                     if old is None:
                         new[slot] = value
@@ -1514,14 +1514,14 @@ class Agent:
         store.core = agent._core
         return agent
 
-    def _refuse_actions(self, given: Sequence[str] | None) -> None:
+    def _refuse_actions(self, names: Sequence[str] | None) -> None:
         """Refuse actions that the agent does not have."""
-        if given is None:
+        if names is None:
             return
         actions = self._model.actions
         if actions is None:
             raise InvalidInput("actions must be left out: this agent's arms have features")
-        new = [name for name in given if name not in actions]
+        new = [name for name in names if name not in actions]
         require(not new, "actions", "must be ones that it has", new[:1], "add others once it is open")
 
     @property

@@ -166,10 +166,10 @@ class Exchange:
         packed, count, noise_sd = np.zeros(packed_size(self.model.dimension)), 0, 0.0
         if held is not None:
             packed, count, (noise_sd,) = held.packed, held.count, self.pool.sds([held])
-        known = Release(0, packed, count, self.digest())
-        self.base = Base(known, noise_sd, run)
+        before = Release(0, packed, count, self.digest())
+        self.base = Base(before, noise_sd, run)
         self.set_privatizer(privatizer)
-        self._pool({self._held_name: known} if noise_sd > 0 else {}, {}, {})
+        self._pool({self._held_name: before} if noise_sd > 0 else {}, {}, {})
 
     def add_total(self, total: Release, members: int) -> None:
         """Add the last total of an epoch of others to what is known from closed epochs."""
@@ -179,11 +179,11 @@ class Exchange:
         zero = Release(0, np.zeros_like(packed), 0, self.digest())
         base = self.base or Base(zero, 0.0, self.run)
         noise_sd = math.hypot(base.noise_sd, *sds(stream.mechanism, [total], members))
-        known, held = (
+        added, held = (
             replace(each, packed=each.packed + packed, count=each.count + total.count)
             for each in (base.release, held or base.release)
         )
-        self.set_base(Base(known, noise_sd, base.run))
+        self.set_base(Base(added, noise_sd, base.run))
         self._pool(self.latest | {name: held}, self._arriving([name]), {})
 
     # --- taking in -----------------------------------------------------------------------------------
@@ -243,12 +243,12 @@ class Exchange:
     def _share(self, latest: dict[str, Release], arrived: dict[str, int]) -> None:
         """Derive the model from the latest releases (Alg. 1 lines 22 and 27)."""
         before = self.latest
-        known = {
+        judged_before = {
             name: weights
             for name, weights in self.weights.items()
             if name in latest and latest[name].number == before[name].number
         }
-        self._pool(latest, arrived, known)  # only partners whose release is new are judged
+        self._pool(latest, arrived, judged_before)  # only partners whose release is new are judged
 
     def judge_again(self) -> None:
         """Judge partners again, after the agent's own records have doubled."""
@@ -296,13 +296,13 @@ class Exchange:
     def partners(self) -> Partners:
         """The partners, how far each is believed, and why."""
         differ, able = self.model.options.partners == DIFFER, self.model.decide_from != "released"
-        found = Partners()
+        partners = Partners()
         for name, held in self._others(self.latest).items():
             why = NOT_ABLE if differ else ASSUMED_ALIKE
             if differ and able:
                 why = reason(self.weights[name], self.trust[name], self.model.learner.observed)
-            found[name] = Partner(name, held.number, held.count, self.powers.get(name, 1.0), why)
-        return found
+            partners[name] = Partner(name, held.number, held.count, self.powers.get(name, 1.0), why)
+        return partners
 
 
 def privacy_in_short(guarantee: Guarantee) -> str:

@@ -17,7 +17,7 @@ from fedfairx.storage.transaction_log import StepCounter
 ENDED = "ended"  # the status of a decision of which nothing else is kept
 
 
-class AgentLog(Protocol):
+class StepLog(Protocol):
     """What an agent needs of its log. It appends inside a transaction, after its core has taken the step."""
 
     @property

@@ -233,16 +233,16 @@ class Model:
 
     def _scratch(self, arms: int, slots: int = 0) -> tuple[Array, NDArray[np.int64]]:
         """Scratch memory of the optimistic problem, or of `slots` slots, with the arms in them."""
-        found = self._workspaces.get((arms, slots))
-        if found is None:
+        workspace = self._workspaces.get((arms, slots))
+        if workspace is None:
             if len(self._workspaces) > MOST_WORKSPACES:  # or a K that never repeats would fill the memory
                 self._workspaces.clear()
             if slots:
                 memory = zeros(size_of(slate_scratch, slots, arms))
             else:
                 memory = decision_workspace(arms, self.dimension)
-            found = self._workspaces[arms, slots] = memory, memory[:slots].view(np.int64)
-        return found
+            workspace = self._workspaces[arms, slots] = memory, memory[:slots].view(np.int64)
+        return workspace
 
     # --- learning ------------------------------------------------------------------------------------
 

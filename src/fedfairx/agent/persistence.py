@@ -152,7 +152,7 @@ def make_store(log: Log, asked: Asked) -> AgentStore:
 class AgentStore:
     """One agent in a log: its settings, its privatizer's ledger, its steps and snapshots.
 
-    It is the agent's log (`AgentLog`).
+    It is the agent's log (`StepLog`).
     """
 
     def __init__(self, log: Log, number: int, settings: dict[str, Any], secret: bytes | None) -> None:

@@ -139,9 +139,9 @@ def read_served(log: Log) -> dict[str, ServedRow]:
             "SELECT name, settings, archived FROM served_agents ORDER BY created, name"
         )
     }
-    made = [name for (name,) in database.execute("SELECT name FROM agents ORDER BY agent")]
-    found = {name: kept.get(name, ServedRow()) for name in made}
-    return found | {name: row._replace(made=False) for name, row in kept.items() if name not in found}
+    names = [name for (name,) in database.execute("SELECT name FROM agents ORDER BY agent")]
+    served = {name: kept.get(name, ServedRow()) for name in names}
+    return served | {name: row._replace(made=False) for name, row in kept.items() if name not in served}
 
 
 def store_served(log: Log, name: str, settings: dict[str, Any] | None, *, archived: bool = False) -> None:

@@ -50,16 +50,16 @@ class Amendments:
 
     def gone(self, since: float | None = None) -> str | None:
         """What is gone of the time from `since` on (seconds since 1970), as a sentence; None for nothing."""
-        said = []
+        parts = []
         old = self.dropped
         if old.dropped and (since is None or since * 1e6 < old.until):
             rule = f" ({old.rule})" if old.rule else ""
-            said.append(f"{counted(old.dropped, 'row')} from before {_day(old.until)} dropped{rule}")
+            parts.append(f"{counted(old.dropped, 'row')} from before {_day(old.until)} dropped{rule}")
         if self.deletions:
-            said.append(
+            parts.append(
                 f"{counted(len(self.deleted), 'row')} deleted in {counted(self.deletions, 'deletion')}"
             )
-        return f"Contents that are gone: {', '.join(said)}." if said else None
+        return f"Contents that are gone: {', '.join(parts)}." if parts else None
 
 
 def amendments(events: Iterable[tuple[int, Event]]) -> Amendments:

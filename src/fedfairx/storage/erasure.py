@@ -127,23 +127,24 @@ class Deletion:
     release: int | None = None
 
     def __str__(self) -> str:
-        said = [
+        sentences = [
             f"Deleted: {counted(self.decisions, 'decision')} and {counted(self.rewards, 'reward')}; "
             f"{counted(self.withdrawn, 'decision')} waited and will get no reward."
         ]
         if self.shared:
             many = counted(self.shared, "decision")
-            said.append(f"The contexts of {many} stay: other people have rewards for them too.")
+            sentences.append(f"The contexts of {many} stay: other people have rewards for them too.")
         if self.remaining:
             many = counted(self.remaining, "reward")
-            said.append(f"{many} stay in the agent's sums: the contexts before them were dropped by age.")
+            text = f"{many} stay in the agent's sums: the contexts before them were dropped by age."
+            sentences.append(text)
         if self.sent and self.private:
             many = counted(self.sent, "reward")
-            said.append(f"{many} stay, under noise, in messages that were sent, and in those to come.")
+            sentences.append(f"{many} stay, under noise, in messages that were sent, and in those to come.")
         elif self.sent:
             many = counted(self.sent, "reward")
-            said.append(f"Peers hold sums with {many} until they take release {self.release}.")
-        return " ".join(said)
+            sentences.append(f"Peers hold sums with {many} until they take release {self.release}.")
+        return " ".join(sentences)
 
 
 def decisions_of(journal: Journal, person: str) -> list[int]:
@@ -195,18 +196,18 @@ class Rollback:
     release: int | None = None
 
     def __str__(self) -> str:
-        said = (
+        text = (
             f"Undone: what {counted(self.rewards, 'reward')} taught. The log keeps "
             f"{counted(self.decisions, 'decision')} since then, marked; "
             f"{self.withdrawn} waited and will get no reward."
         )
         if self.release is not None:
-            said += f" Release {self.release} replaces what was sent; peers must take it as a new run."
-        return said
+            text += f" Release {self.release} replaces what was sent; peers must take it as a new run."
+        return text
 
 
 def first_step_at(journal: Journal, time: int, ask: Ask) -> int | None:
     """The number of the first step at `time` (microseconds since 1970) or later; None if there is none."""
     question = "SELECT MIN(seq) FROM {} WHERE agent = ? AND time >= ?"
-    found = [ask(question.format(table), (journal.agent, time))[0][0] for table in TABLES]
-    return min((int(seq) for seq in found if seq is not None), default=None)
+    numbers = [ask(question.format(table), (journal.agent, time))[0][0] for table in TABLES]
+    return min((int(seq) for seq in numbers if seq is not None), default=None)

@@ -70,17 +70,17 @@ def matching(
     compared, order = ("<", "DESC") if newest else (">", "")
     question = f"{_CHOICES}{where} AND d.seq {compared} ? ORDER BY d.seq {order} LIMIT ?"
     at = (journal.end("decisions") if before is None else before) if newest else after
-    plain, found, looked, over = name is None and group is None, list[int](), 0, False
+    plain, matches, looked, over = name is None and group is None, list[int](), 0, False
     page = min(PAGE, limit + 1) if plain else PAGE
-    while len(found) <= limit and looked < SEARCHED and not over:
+    while len(matches) <= limit and looked < SEARCHED and not over:
         rows = journal.log.database.read(question, (*values, at, page))
-        found += [row[0] for row in rows if plain or _shows(row, name, group)]
+        matches += [row[0] for row in rows if plain or _shows(row, name, group)]
         looked, over = looked + len(rows), len(rows) < page
         at = rows[-1][0] if rows else at
-    numbers = found[:limit]
-    if len(found) > limit:
+    numbers = matches[:limit]
+    if len(matches) > limit:
         at, over = numbers[-1], False
-    wholes = {made.seq: made for made in journal.of_numbers(sorted(numbers))}
+    wholes = {decision.seq: decision for decision in journal.of_numbers(sorted(numbers))}
     return [wholes[number] for number in numbers], None if over else at
 
 
@@ -182,10 +182,10 @@ def records(
     gone, and those that a rollback has undone, are left out.
     Each part: the number of its last step, the contexts (n, d) of the actions taken, and the rewards (n,).
     """
-    said = journal.amendments()
+    amended = journal.amendments()
     rows = pages(journal.log.database.read, _RECORDS, (end, journal.agent, end), after=first - 1)
-    found = ((row[0], *journal.record(row[1:])) for row in rows if not said.is_undone(row[0]))
-    rewarded = ((seq, context, reward) for seq, context, reward in found if reward is not None)
+    learnt_records = ((row[0], *journal.record(row[1:])) for row in rows if not amended.is_undone(row[0]))
+    rewarded = ((seq, context, reward) for seq, context, reward in learnt_records if reward is not None)
     while some := list(islice(rewarded, page)):
         contexts = np.zeros((len(some), dimension))
         for row, (_, context, _) in zip(contexts, some, strict=True):
@@ -195,9 +195,9 @@ def records(
 
 def reward_numbers(journal: Journal, *, first: int) -> list[int]:
     """The numbers of the rewards of `records`, from `first` on, whatever has replaced them."""
-    said = journal.amendments()
+    amended = journal.amendments()
     rows = pages(journal.log.database.read, _REWARDED, (journal.agent,), after=first - 1)
-    return [seq for (seq,) in rows if not said.is_undone(seq)]
+    return [seq for (seq,) in rows if not amended.is_undone(seq)]
 
 
 def last_compared(journal: Journal, *, first: int, last: int) -> int:
@@ -215,9 +215,9 @@ def learnt(journal: Journal, *, first: int, end: int) -> Iterator[tuple[Array, A
 
     Contexts (n, d), fewer columns if features were added since, or names' coordinates (n, 1); weights (n, 1).
     """
-    said = journal.amendments()
+    amended = journal.amendments()
     for row in pages(journal.log.database.read, _LEARNT, (journal.agent, end), after=first - 1):
-        if said.is_undone(row[0]):
+        if amended.is_undone(row[0]):
             continue
         step = journal.event(row)
         assert isinstance(step, steps.Learnt)
@@ -227,7 +227,7 @@ def learnt(journal: Journal, *, first: int, end: int) -> Iterator[tuple[Array, A
 
 def by_time(journal: Journal, *, since: float, width: float, count: int) -> tuple[list[int], list[int]]:
     """Numbers of decisions and of rewards in each of `count` intervals of `width` seconds from `since` on."""
-    start, step, found = int(since * 1e6), max(1, int(width * 1e6)), []
+    start, step, counts_of = int(since * 1e6), max(1, int(width * 1e6)), []
     values = (start, step, journal.agent, number_at(journal, since), start)
     for source in ("decisions WHERE", "outcomes WHERE status = 'rewarded' AND slot = 0 AND turn = 0 AND"):
         counts = [0] * count
@@ -236,10 +236,10 @@ def by_time(journal: Journal, *, since: float, width: float, count: int) -> tupl
             values,
         ):
             counts[min(int(place), count - 1)] += int(many)
-        found.append(counts)
-    return found[0], found[1]
+        counts_of.append(counts)
+    return counts_of[0], counts_of[1]
 
 
 def first_time(journal: Journal) -> float | None:
     """The time of the first decision; None before it."""
-    return next((made.time for made in journal.decisions(limit=1)), None)
+    return next((decision.time for decision in journal.decisions(limit=1)), None)

@@ -64,8 +64,8 @@ def check_logs(database: Database, *, agent: str | None = None) -> list[LogCheck
     log = Log(database)
     agents = database.execute("SELECT agent, name FROM agents ORDER BY agent")
     names = [name for _, name in agents]
-    known = ", ".join(map(repr, names))
-    require(agent is None or agent in names, "agent", f"must be one that there is, {known}", agent)
+    listed = ", ".join(map(repr, names))
+    require(agent is None or agent in names, "agent", f"must be one that there is, {listed}", agent)
     for table in TABLES:
         rows = database.execute(
             f"SELECT seq FROM {table} WHERE agent NOT IN (SELECT agent FROM agents) LIMIT 1"
@@ -76,17 +76,17 @@ def check_logs(database: Database, *, agent: str | None = None) -> list[LogCheck
 
 
 def _check(log: Log, number: int, name: str) -> LogCheck:
-    journal, decisions, rewards, said = Journal(log, number), 0, 0, Amendments()
+    journal, decisions, rewards, amended = Journal(log, number), 0, 0, Amendments()
     gone = {"dropped": 0, "deleted": 0}
     releases = [0]  # in each run of a private agent
     slates: set[int] = set()  # decisions with several slots, whose last outcome has the sum of the others
     head, damage = journal.head(before=0), None
     try:
         private = read_agent(log, number).secret is not None
-        said = journal.amendments()
+        amended = journal.amendments()
         for entry in journal.entries():
             step = entry.step
-            if entry.number in said.deleted:
+            if entry.number in amended.deleted:
                 gone["deleted"] += 1
             elif _is_empty(step):
                 gone["dropped"] += 1
@@ -108,7 +108,7 @@ def _check(log: Log, number: int, name: str) -> LogCheck:
             _compare_ledger(log.database, number, releases)
     except StateError as error:
         damage = str(error)
-    return LogCheck(name, decisions, rewards, head.hex(), damage, **gone, gone=said.gone())
+    return LogCheck(name, decisions, rewards, head.hex(), damage, **gone, gone=amended.gone())
 
 
 def _compare_ledger(database: Database, agent: int, releases: Sequence[int]) -> None:
