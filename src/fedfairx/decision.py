@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeGuard
 
@@ -233,6 +234,8 @@ class Decision(Struct, eq=False):  # made in half of the time of a class with sl
         """The status of the decision once these are its last outcomes, and the sum of its rewards, if any."""
         total: float | None = None
         became = WITHDRAWN
+        if not self.outcomes and status == REWARDED and None not in rewards.values():  # as most often
+            return status, functools.reduce(operator.add, rewards.values(), 0.0)  # type: ignore[arg-type]
         for before, reward in self.outcomes.values():
             became = before if before != WITHDRAWN and became != REWARDED else became
             total = total if reward is None else (total or 0.0) + reward
@@ -286,7 +289,7 @@ def slots_of(rewards: Rewards, shown: Sequence[int], names: Sequence[str] | None
     if isinstance(rewards, Mapping):
         by_slot = {_slot_of(action, shown, names): reward for action, reward in rewards.items()}
         require(len(by_slot) == len(rewards), "rewards", "must name each action once", len(rewards))
-        return dict(sorted(by_slot.items(), key=itemgetter(0)))
+        return dict(sorted(by_slot.items(), key=operator.itemgetter(0)))
     count, slots = len(rewards) if are_several(rewards) else type(rewards).__name__, len(shown)
     require(count == slots, "rewards", f"must be one for each of {slots} slots", count)
     return dict(enumerate(rewards))

@@ -785,7 +785,8 @@ class Agent:
             ended = steps.Ended(decision.number, status, reward, person)
         else:
             slots = steps.SlotsEnded(decision.number, rewards, status, person)
-            core.check(slots)
+            if decision.outcomes:
+                core.check(slots)
             if self.private or person is not None:
                 self._enter(decision, rewards, person)
             if len(decision.outcomes) + len(rewards) < len(decision.shown):
