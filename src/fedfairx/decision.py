@@ -235,7 +235,7 @@ class Decision(Struct, eq=False):  # made in half of the time of a class with sl
         total: float | None = None
         became = WITHDRAWN
         if not self.outcomes and status == REWARDED and None not in rewards.values():  # as most often
-            return status, functools.reduce(operator.add, rewards.values(), 0.0)  # type: ignore[arg-type]
+            return status, functools.reduce(operator.add, rewards.values(), 0.0)
         for before, reward in self.outcomes.values():
             became = before if before != WITHDRAWN and became != REWARDED else became
             total = total if reward is None else (total or 0.0) + reward

@@ -15,10 +15,12 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
+from msgspec import MsgspecError
+
 from fedfairx import steps
 from fedfairx.core.slates import ONE
 from fedfairx.decision import REWARDED, Decision, DecisionNote, status_of
-from fedfairx.errors import KeyTaken, StateError, StorageUnavailable, require
+from fedfairx.errors import FedFairXError, KeyTaken, StateError, StorageUnavailable, require
 from fedfairx.steps import Decided, Ended, Event, Replaced, SlotsEnded, Step
 from fedfairx.storage.amendments import AMENDING, Amendments, amendments, is_blank, marks
 from fedfairx.storage.database import Ask, Row, damaged, pages
@@ -159,7 +161,8 @@ class Journal:
         last: Decided | None = None
         for step in decided:
             decision = step.decision
-            if last is None or step.names is not last.names or step.note is not last.note:
+            new = last is None or step.names is not last.names or step.note is not last.note
+            if new or decision.weights is not ONE:
                 rest, insertion = self._rest_of(step)
                 rest_packed = packed_rest(prefix, rest)
                 last = step
@@ -412,7 +415,11 @@ class Journal:
         stored = self._checked(EventRow(*row), seal_event)
         if stored.kind not in steps.UNPACK:
             raise StateError(f"{self.place} holds a step of an unknown kind, {stored.kind!r}")
-        return steps.UNPACK[stored.kind](stored.content)
+        try:
+            return steps.UNPACK[stored.kind](stored.content)
+        except (MsgspecError, FedFairXError, ValueError, TypeError, IndexError) as error:
+            kind = type(error).__name__  # the text might contain data
+            raise self._damaged(f"step {stored.seq} can't be read, {kind}") from None
 
     def _pages(self, question: str, since: int, table: str = "", *values: int) -> Iterator[Row]:
         where = f"{question} WHERE {table}agent = ? AND {table}seq > ? ORDER BY {table}seq LIMIT ?"
