@@ -139,11 +139,6 @@ class Decision(Struct, eq=False):  # made in half of the time of a class with sl
         """The names of the shown arms, in the order of slots, if `decide` was given names."""
         return None if self.shown_names is None else list(self.shown_names)
 
-    def name_of(self, slot: int) -> str:
-        """The name of a slot's arm, where arms have names."""
-        assert self.shown_names is not None
-        return self.shown_names[slot]
-
     @property
     def exposure(self) -> Array:
         """(K,) the expected weight of every arm's slot; they add up to the sum of the slots' weights."""

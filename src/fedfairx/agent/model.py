@@ -250,7 +250,8 @@ class Model:
         """Learn the reward of a slot; True if σ and sd were estimated again, and peers must be judged."""
         values, weights = decision.values, decision.weights
         at = values.size - self.dimension * (len(weights) - slot)  # contexts of slots come last
-        arm = -1 if self.actions is None else self.actions.number(decision.name_of(slot))
+        actions, names = self.actions, decision.shown_names
+        arm = -1 if actions is None or names is None else actions.number(names[slot])
         return self._learn(values, at, arm, weights[slot], reward)
 
     def learn_row(self, row: Any, weight: float, reward: float) -> bool:
