@@ -36,11 +36,11 @@ def test_quantiles_are_those_of_recent_requests(monkeypatch: pytest.MonkeyPatch)
     counted.request("reward", 409, 0.25)
     counted.request("reward", 503, 0.5)
     decided, rewarded = counted.answered()
-    assert (decided.operation, decided.count, decided.refused, decided.failed) == ("decide", 2000, 0, 0)
-    assert decided.median == np.quantile(seconds, 0.5, method="inverted_cdf")
-    assert decided.slow == np.quantile(seconds, 0.95, method="inverted_cdf")
-    assert (rewarded.count, rewarded.refused, rewarded.failed) == (2, 1, 1)
-    assert (rewarded.median, rewarded.slow) == (0.25, 0.5)
+    assert (decided.operation, decided.requests, decided.refused, decided.failed) == ("decide", 2000, 0, 0)
+    assert decided.median_seconds == np.quantile(seconds, 0.5, method="inverted_cdf")
+    assert decided.slow_seconds == np.quantile(seconds, 0.95, method="inverted_cdf")
+    assert (rewarded.requests, rewarded.refused, rewarded.failed) == (2, 1, 1)
+    assert (rewarded.median_seconds, rewarded.slow_seconds) == (0.25, 0.5)
 
 
 def test_status_and_page_say_how_it_runs(place: str) -> None:

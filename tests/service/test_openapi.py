@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 import httpx
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+from fedfairx.evaluation.lift import Lift
+from fedfairx.fairness import Draws
+from fedfairx.fairness.change_test import Change
+from fedfairx.federation.exchange.member import Peer
+from fedfairx.privacy.guarantee import Against
 from fedfairx.service import schemas
 from fedfairx.service.routes import OPERATIONS
+from fedfairx.storage import Deletion, Rollback
 from service_helpers import Running
 
 pytestmark = pytest.mark.process
@@ -65,10 +72,23 @@ def test_no_text_of_a_field_is_cut(document: dict[str, Any]) -> None:
     fields = [(name, each) for name, one in found.items() for each in one["properties"].items()]
     told = [(name, field, one["description"]) for name, (field, one) in fields if "description" in one]
     assert len(told) > 60
+    types = vars(schemas) | {each.gives.__name__: each.gives for each in LISTED if each.gives is not None}
     for name, field, text in told:
-        whole = " ".join((getattr(schemas, name).__doc__ or "").split())
-        rest = whole.partition(f"{field}: ")[2].partition(text)[2]
-        assert re.match(r"$| [a-z_]+(, [a-z_]+)*: ", rest), (name, field, rest)
+        whole = " ".join((types[name].__doc__ or "").split()).lower().replace("none", "null")
+        rest = whole.partition(f"{field}: ")[2].partition(text.lower())[2]
+        assert re.match(r"$| [a-z_]+(, [a-z_]+)*: | >>> ", rest), (name, field, rest)
+
+
+@pytest.mark.parametrize("kind", [Against, Change, Deletion, Draws, Lift, Peer, Rollback])
+def test_a_type_of_the_library_is_described_whole(document: dict[str, Any], kind: type) -> None:
+    """Every field is in every answer, whatever defaults it has in Python."""
+    found = document["components"]["schemas"][kind.__name__]
+    names = [field.name for field in fields(kind)]
+    assert sorted(found["required"]) == sorted(found["properties"]) == sorted(names)
+    texts = [each["description"] for each in found["properties"].values() if "description" in each]
+    assert len(texts) > len(names) / 2
+    assert not [text for text in texts if "None" in text or text[0].islower()]
+    assert not [name for name, each in found["properties"].items() if "default" in each]
 
 
 @pytest.mark.parametrize("operation", LISTED, ids=lambda one: one.name)

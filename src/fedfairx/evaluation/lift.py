@@ -13,7 +13,7 @@ guess makes the number small, and the interval narrow.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,21 +28,30 @@ ERROR = 0.05
 
 @dataclass(frozen=True)
 class Lift:
-    """The mean reward of a live decision minus that of a control, in rewards.
+    """What live decisions earn more than controls.
 
-    low, high: it lies between them at all times at once, with probability at least 1 - error.
-    live, control: mean rewards of both; NaN without any.
+    value: the mean reward of a live decision minus that of a control.
+    low, high: it lies between them at all times at once, with probability 1 - error.
+    live, control: mean rewards of both.
+    decisions: how many were compared, all with a reward.
     outside: rewards that lay outside of the reward range, and count as its nearest end.
+    since: when the first of them was made, in seconds since 1970; None if that is not known.
+    statement: all of this, in words.
     """
 
     value: float = math.nan
     low: float = -math.inf
     high: float = math.inf
-    live: float = math.nan
+    live: float = math.nan  # without any
     control: float = math.nan
     decisions: int = 0
     outside: int = 0
     error: float = ERROR
+    since: float | None = None
+    statement: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "statement", str(self))
 
     def __str__(self) -> str:
         if not self.decisions:

@@ -14,7 +14,7 @@ all of them, and half on a change of a single one: else each would have to be pa
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -41,23 +41,26 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True)
 class Change:
-    """What the test has found so far.
+    """Whether rewards contradict a model that never changes, as of the last whole batch of rewards.
 
-    evidence: the largest so far, as odds against one parameter; from 100 on it is an alarm.
-    rewards: how many were looked at, in whole batches.
-    before: how many of them came before the moment at which the parameter has most likely changed.
+    evidence: the largest so far, as odds; at most 1e9.
+    rewards: how many were tested.
+    before: how many of them came before the moment at which merit has most likely changed.
     needed: how many rewards the first batch takes, if that is known; 0 if there are too many features.
+    alarm: whether it has reached 100, which has a probability of at most 1 % if nothing changes.
+    statement: all of this, in words.
     """
 
     evidence: float = 0.0
     rewards: int = 0
     before: int = 0
     needed: int | None = None
+    alarm: bool = field(init=False, repr=False)
+    statement: str = field(init=False, repr=False)
 
-    @property
-    def alarm(self) -> bool:
-        """Whether rewards contradict one parameter."""
-        return self.evidence >= 1.0 / ERROR
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alarm", self.evidence >= 1.0 / ERROR)
+        object.__setattr__(self, "statement", str(self))
 
     def __str__(self) -> str:
         if not self.rewards and self.needed == 0:

@@ -34,7 +34,10 @@ LEVEL = 0.01
 
 @dataclass(frozen=True)
 class Draws:
-    """Result of the test: a p-value that holds at all times, and a sentence.
+    """Whether actions were drawn as the policy said.
+
+    p_value: an upper bound of the probability that an honest log ever looks like this.
+    verdict: as the policy said, or not as the policy said.
 
     >>> import fedfairx as ffx
     >>> log = [ffx.Logged([0.5, 0.5], t % 2, names=["ann", "ben"]) for t in range(2000)]
@@ -44,14 +47,15 @@ class Draws:
 
     decisions: int
     p_value: float
+    verdict: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        verdict = "as the policy said" if self.as_the_policy_said else "not as the policy said"
+        object.__setattr__(self, "verdict", verdict)
 
     @property
     def as_the_policy_said(self) -> bool:
         return self.p_value > LEVEL
-
-    @property
-    def verdict(self) -> str:
-        return "as the policy said" if self.as_the_policy_said else "not as the policy said"
 
     def __str__(self) -> str:
         if self.as_the_policy_said:

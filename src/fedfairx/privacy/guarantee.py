@@ -41,7 +41,12 @@ _SCOPE: dict[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Against:
-    """What is claimed against some of those who may look."""
+    """What is claimed against some of those who may look.
+
+    whom: against whom.
+    mu: of Gaussian differential privacy.
+    epsilon: at the δ of the guarantee.
+    """
 
     whom: str
     mu: float

@@ -20,7 +20,7 @@ DAY = 86_400.0  # seconds that a reward is waited for where there is no window
 
 @dataclass(frozen=True)
 class Earnings:
-    """The mean of `rewards` rewards, and the lift of decisions from the time `since` on, in three digits.
+    """The mean of `rewards` rewards, and the lift of decisions, in three digits.
 
     lift: None without a `control_share`.
     """
@@ -28,15 +28,12 @@ class Earnings:
     mean: float | None = None
     rewards: int = 0
     lift: Lift | None = None
-    since: float | None = None
 
     @classmethod
     def of(cls, total: float, count: int, reader: LiftReader | None) -> Earnings:
         """From the sum and the number of rewards."""
         mean = float(f"{total / count:.3g}") if count else None
-        if reader is None:
-            return cls(mean, count)
-        return cls(mean, count, reader.lift, reader.since)
+        return cls(mean, count, None if reader is None else reader.lift)
 
 
 class LiftReader:
@@ -58,7 +55,7 @@ class LiftReader:
         self._wait = DAY if wait is None else wait
         self._end: int | None = None  # the number after the last reward in it
         self.lift = Lift()
-        self.since: float | None = None  # when the first decision in it was made
+        self._since: float | None = None  # when the first decision in it was made
         self._start_over()
 
     def _start_over(self) -> None:
@@ -77,7 +74,7 @@ class LiftReader:
             self._start_over()
             self._read(batch, as_of=end)
         self._end = end
-        self.lift = _coarse(self._so_far.answer(), self._step)
+        self.lift = replace(_coarse(self._so_far.answer(), self._step), since=self._since)
 
     def _read(self, batch: int, *, as_of: int | None = None) -> int | None:
         """Read on, and return the number of the last decision in a batch; None if none is complete."""
@@ -89,7 +86,7 @@ class LiftReader:
             reward = mean_reward(made)
             if reward is None or not 0.0 < made.control_share < 1.0:
                 continue
-            self.since = self.since or made.time
+            self._since = self._since or made.time
             live = made.mode == "live"
             self._batch.append((reward, live, made.control_share))
             self._kinds[live] += 1

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import msgspec
 from msgspec import Meta, Struct
 from starlette.requests import Request
+from starlette.responses import Response
 
 from fedfairx.service.fast_path import JSON, body_of, decode
 from fedfairx.service.problems import ProblemError
@@ -83,7 +84,7 @@ def endpoint(method: str, path: str, **more: Any) -> Callable[[Handler], Operati
         more["whole"] = takes is Service
         if gives is NoneType:
             more["status"] = 204
-        elif issubclass(gives, Struct):
+        elif not issubclass(gives, Response):
             more["gives"] = gives
         return Operation(method, path, handler.__name__, summary, handler, **more)
 

@@ -6,7 +6,6 @@ import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from fedfairx.agent.agent import Agent
@@ -95,21 +94,6 @@ class Metric(NamedTuple):
     samples: list[tuple[Labels, float]]
 
 
-@dataclass(frozen=True)
-class Answered:
-    """The requests of one operation since the start: their number, and how many got a 4xx and a 5xx.
-
-    median, slow: seconds within which a half and 95 % of the last thousand were answered.
-    """
-
-    operation: str
-    count: int
-    refused: int
-    failed: int
-    median: float
-    slow: float
-
-
 class Metrics:
     """What this process has counted since it was started."""
 
@@ -135,14 +119,14 @@ class Metrics:
         counts[-1] += seconds
         self._recent[operation].append(seconds)
 
-    def answered(self) -> list[Answered]:
+    def answered(self) -> list[schemas.OperationSeen]:
         """All operations that were requested, the most frequent first."""
         found = []
         for operation, recent in self._recent.items():
             statuses = {status: n for (name, status), n in self._requests.items() if name == operation}
             seconds = sorted(recent)
             found.append(
-                Answered(
+                schemas.OperationSeen(
                     operation,
                     sum(statuses.values()),
                     sum(n for status, n in statuses.items() if 400 <= status < 500),
@@ -151,7 +135,7 @@ class Metrics:
                     seconds[-(-95 * len(seconds) // 100) - 1],
                 )
             )
-        return sorted(found, key=lambda each: (-each.count, each.operation))
+        return sorted(found, key=lambda each: (-each.requests, each.operation))
 
     def lines(self) -> Iterator[str]:
         """All metrics, line by line."""
@@ -288,7 +272,7 @@ def federation_metrics(membership: Membership, *, exact: bool) -> Iterator[Metri
         if until is not None:
             yield from metric("federation_next_round_seconds", until)
     numbers, records = (
-        [({"peer": name}, getattr(peer, field)) for name, peer in peers] for field in ("number", "count")
+        [({"peer": name}, getattr(peer, field)) for name, peer in peers] for field in ("release", "records")
     )
     ages = [({"peer": name}, age) for name, age in membership.ages.items()]
     now = member.clock()

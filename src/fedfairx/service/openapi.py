@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import is_dataclass
 from typing import Any
 
 import msgspec
@@ -34,8 +35,9 @@ def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
     ordered = sorted(kinds | {schemas.Problem}, key=lambda kind: kind.__name__)
     found, components = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")
     references = dict(zip(ordered, found, strict=True))
+    types = vars(schemas) | {kind.__name__: kind for kind in ordered}
     for name, component in components.items():
-        _describe(component, explained(getattr(schemas, name)))
+        _describe(component, types[name])
     paths: dict[str, Any] = {}
     for operation in [*listed, *(each.of_agent for each in listed if not each.whole)]:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, references)
@@ -56,11 +58,22 @@ def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
     }
 
 
-def _describe(component: dict[str, Any], said: dict[str, str]) -> None:
-    """Take what the docstring says of each field from the component's description into the field's."""
-    component["description"] = re.split(r"\n+(?=[a-z_, ]+: )", component["description"])[0]
-    for name in said.keys() & component["properties"].keys():
-        component["properties"][name]["description"] = f"{said[name]}."
+def _describe(component: dict[str, Any], kind: type) -> None:
+    """Take what the docstring says of each field from the component's description into the field's.
+
+    A type of the library is written whole, also where a field has a default, and is described for Python.
+    """
+    component["description"] = re.split(r"\n+(?=[a-z_, ]+: |>>> )", component["description"])[0]
+    fields, said = component["properties"], explained(kind)
+    for name in said.keys() & fields.keys():
+        fields[name]["description"] = f"{said[name]}."
+    if is_dataclass(kind):
+        component["required"] = list(fields)
+        for name, field in fields.items():
+            field.pop("default", None)
+            if name in said:
+                text = re.sub(r"\bNone\b", "null", field["description"])
+                field["description"] = text[0].upper() + text[1:]
 
 
 def _operation(operation: Operation, references: dict[type, dict[str, Any]]) -> dict[str, Any]:

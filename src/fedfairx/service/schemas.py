@@ -1,4 +1,8 @@
-"""Requests and responses, as msgspec reads and writes them. Their docstrings enter the OpenAPI document."""
+"""Requests and responses, as msgspec reads and writes them. Their docstrings enter the OpenAPI document.
+
+A response that is a type of the library is written as it is. A response has a type of its own here where the
+library has none, or has one with fields that some roles may not see.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType, defstruct
 
+from fedfairx.evaluation.lift import Lift
+from fedfairx.fairness.change_test import Change
+from fedfairx.fairness.draw_test import Draws
+from fedfairx.federation.exchange.member import Peer
+from fedfairx.privacy.guarantee import Against
 from fedfairx.service.settings import OF_AGENT, table
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -335,43 +344,6 @@ class ActionList(Struct):
     actions: list[ActionSeen]
 
 
-class ChangeSeen(Struct):
-    """Whether rewards contradict a model that never changes, as of the last whole batch of rewards.
-
-    evidence: The largest so far, as odds; at most 1e9.
-    alarm: Whether it has reached 100, which has a probability of at most 1 % if nothing changes.
-    rewards: How many were tested.
-    before: How many of them came before the moment at which merit has most likely changed.
-    """
-
-    evidence: Annotated[float, Meta(ge=0)]
-    alarm: bool
-    rewards: Annotated[int, Meta(ge=0)]
-    before: Annotated[int, Meta(ge=0)]
-    statement: str
-
-
-class LiftSeen(Struct):
-    """What live decisions earn more than controls, as of the last whole batch.
-
-    value: The mean reward of a live decision minus that of a control.
-    low, high: It lies between them at all times at once, with probability 1 - error.
-    live, control: Mean rewards of both.
-    decisions: How many were compared, all with a reward.
-    since: When the first of them was made, in seconds since 1970.
-    """
-
-    value: float
-    low: float
-    high: float
-    live: float
-    control: float
-    decisions: Annotated[int, Meta(ge=1)]
-    since: float
-    error: float
-    statement: str
-
-
 class FeatureSeen(Struct):
     """A named feature.
 
@@ -428,7 +400,8 @@ class Model(Struct):
     half_life: After how many rewards, or after what time ("30d"), a record counts half; null if all count
         alike.
     mean_reward: The mean of all rewards, as of the last whole batch; null before it.
-    lift: What live decisions earn more than controls, with a `control_share`; null before the first batch.
+    lift: What live decisions earn more than controls, as of the last whole batch, with a
+        `control_share`; null before the first.
     """
 
     name: str
@@ -451,9 +424,9 @@ class Model(Struct):
     control_share: Share
     slots: list[Share]
     half_life: float | str | None
-    change: ChangeSeen
+    change: Change
     mean_reward: float | None
-    lift: LiftSeen | None
+    lift: Lift | None
 
 
 class Privacy(Struct):
@@ -472,42 +445,6 @@ class Privacy(Struct):
     releases: int | None
     spent: int
     clipped: int
-
-
-class PeerSeen(Struct):
-    """The latest release of another member.
-
-    release: Its number, with secure aggregation the round of its latest row; 0 if none came yet.
-    records: The number of records in it; 0 with secure aggregation, where only that of all is known.
-    came: When it came, in seconds since 1970; null if before this start of the service.
-    alive: The member's last sign of life, in seconds since 1970; null if there was none.
-    silent: Whether it has given none for five minutes, or longer among many, while ours came through.
-    refused: Messages of the member that were refused since this start.
-    weight: The share of its records that counts, 0 to 1: for admins; null before any came.
-    reason: Why it has this weight: for admins.
-    """
-
-    release: Annotated[int, Meta(ge=0)]
-    records: Annotated[int, Meta(ge=0)]
-    came: float | None
-    alive: float | None
-    silent: bool
-    refused: Annotated[int, Meta(ge=0)]
-    weight: float | None = None
-    reason: str | None = None
-
-
-class Claim(Struct):
-    """What secure aggregation claims against some of those who may look.
-
-    whom: Against whom.
-    epsilon: ε, at the δ of the terms.
-    mu: μ of Gaussian differential privacy.
-    """
-
-    whom: str
-    epsilon: float
-    mu: float
 
 
 class Aggregated(Struct):
@@ -546,7 +483,7 @@ class Aggregated(Struct):
     records: Annotated[int, Meta(ge=0)]
     weight: float | None
     reason: str | None
-    claims: list[Claim]
+    claims: tuple[Against, ...]
 
 
 class Sync(Struct):
@@ -576,7 +513,7 @@ class Sync(Struct):
     trouble: str | None
     over: str | None
     refusals: dict[str, dict[str, int]]
-    peers: dict[str, PeerSeen]
+    peers: dict[str, Peer]
     certificates: dict[str, float]
     aggregation: Aggregated | None = None
 
@@ -683,17 +620,6 @@ class Exposed(Struct):
     left: bool
 
 
-class Drawn(Struct):
-    """Whether actions were drawn as the policy said.
-
-    p_value: An upper bound of the probability that an honest log ever looks like this.
-    """
-
-    verdict: str
-    p_value: Annotated[float, Meta(ge=0, le=1)]
-    decisions: int
-
-
 class ExposureTable(Struct):
     """Shown and entitled shares. Their intervals hold at all times at once, with probability 1 - error.
 
@@ -707,7 +633,7 @@ class ExposureTable(Struct):
 
     actions: list[Exposed]
     groups: list[Exposed]
-    draws: Drawn
+    draws: Draws
     decisions: int
     withdrawn: Annotated[int, Meta(ge=0)]
     baseline: Annotated[int, Meta(ge=0)]
@@ -832,31 +758,6 @@ class Status(Struct):
     operations: list[OperationSeen]
 
 
-class Deleted(Struct):
-    """What was deleted of a person, and what could not be.
-
-    decisions: Decisions whose contexts, policies and names were deleted.
-    rewards: Rewards that were deleted.
-    withdrawn: Decisions that waited for a reward.
-    shared: Decisions that keep their contexts, because they also have rewards of other people.
-    remaining: Rewards that stay in the agent's sums, because what it learnt before was dropped by age.
-    sent: Rewards that are in messages that were sent.
-    private: Whether those messages have noise.
-    release: The number of the message without these rewards, if an agent without noise has sent some.
-    statement: All of this, in words.
-    """
-
-    decisions: int
-    rewards: int
-    withdrawn: int
-    shared: int
-    remaining: int
-    sent: int
-    private: bool
-    release: int | None
-    statement: str
-
-
 class RollbackRequest(Struct, forbid_unknown_fields=True):
     """A rollback.
 
@@ -864,23 +765,6 @@ class RollbackRequest(Struct, forbid_unknown_fields=True):
     """
 
     to: Annotated[float, Meta(ge=0, le=4_102_444_800)]
-
-
-class RolledBack(Struct):
-    """What a rollback has undone.
-
-    decisions: Decisions since then, which stay in the log, marked.
-    rewards: Rewards since then, which are no longer learnt from.
-    withdrawn: Decisions since then that waited for a reward.
-    release: The number of the message that replaces those sent since then, if there were any.
-    statement: All of this, in words.
-    """
-
-    decisions: int
-    rewards: int
-    withdrawn: int
-    release: int | None
-    statement: str
 
 
 class Health(Struct):

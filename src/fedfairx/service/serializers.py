@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import astuple
+from dataclasses import replace
 from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -143,26 +143,9 @@ def model(served: ServedAgent, change: Change, earned: Earnings, *, exact: bool)
         control_share=settings.control_share,
         slots=list(served.slots),
         half_life=served.half_life,
-        change=schemas.ChangeSeen(change.evidence, change.alarm, change.rewards, change.before, str(change)),
+        change=change,
         mean_reward=earned.mean,
-        lift=_lift(earned),
-    )
-
-
-def _lift(earned: Earnings) -> schemas.LiftSeen | None:
-    lift = earned.lift
-    if lift is None or earned.since is None or not lift.decisions:
-        return None
-    return schemas.LiftSeen(
-        value=lift.value,
-        low=lift.low,
-        high=lift.high,
-        live=lift.live,
-        control=lift.control,
-        decisions=lift.decisions,
-        since=earned.since,
-        error=lift.error,
-        statement=str(lift),
+        lift=earned.lift if earned.lift is not None and earned.lift.decisions else None,
     )
 
 
@@ -180,8 +163,7 @@ def status(queue: WriteQueue) -> schemas.Status:
         size, free = queue.log.database.space()
     except StorageError:
         size = free = None
-    operations = [schemas.OperationSeen(*astuple(each)) for each in metrics.answered()]
-    return schemas.Status(version(), metrics.started, queue.waiting, size, free, operations)
+    return schemas.Status(version(), metrics.started, queue.waiting, size, free, metrics.answered())
 
 
 def _schema(agent: Agent, schema: Schema, *, exact: bool) -> schemas.SchemaSeen:
@@ -225,22 +207,12 @@ def privacy(agent: Agent, *, exact: bool) -> schemas.Privacy:
 def sync(served: ServedAgent, *, exact: bool) -> schemas.Sync:
     """The exchange with peers; how far they are believed, which depends on our rewards, if `exact`."""
     agent, membership = served.agent, served.membership
-    believed = {name: (each.weight, each.reason) for name, each in agent.partners.items()} if exact else {}
     held = peers_of(agent, {}, {}, {}) if membership is None else membership.peers
     silent = {} if membership is None else membership.silent
-    peers = {
-        name: schemas.PeerSeen(
-            release=peer.number,
-            records=peer.count,
-            came=peer.came,
-            alive=peer.alive,
-            silent=name in silent,
-            refused=peer.refused,
-            weight=believed.get(name, (None, None))[0],
-            reason=believed.get(name, (None, None))[1],
-        )
-        for name, peer in held.items()
-    }
+    peers = {name: replace(peer, silent=name in silent) for name, peer in held.items()}
+    for name, partner in agent.partners.items() if exact else ():
+        if name in peers:
+            peers[name] = replace(peers[name], weight=partner.weight, reason=partner.reason)
     if membership is None:
         made = agent.released
         return schemas.Sync(agent.name, None, None, made, None, None, False, None, None, {}, peers, {})
@@ -286,5 +258,5 @@ def aggregated(membership: Membership, *, exact: bool) -> schemas.Aggregated | N
         records=progress.records,
         weight=None if others is None else others.weight,
         reason=None if others is None else others.reason,
-        claims=[schemas.Claim(each.whom, each.epsilon, each.mu) for each in guarantee.against],
+        claims=guarantee.against,
     )

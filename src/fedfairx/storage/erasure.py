@@ -7,7 +7,7 @@ event in the chain (`amendments`) that says which rows these are, and the rows t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fedfairx import steps
 from fedfairx.decision import REWARDED
@@ -99,16 +99,17 @@ def blank_decisions(journal: Journal, numbers: Sequence[int]) -> None:
 
 @dataclass(frozen=True)
 class Deletion:
-    """What was deleted, and what could not be.
+    """What was deleted of a person, and what could not be.
 
-    decisions: whose contexts, policies and names were deleted.
-    rewards: that were deleted.
+    decisions: decisions whose contexts, policies and names were deleted.
+    rewards: rewards that were deleted.
     withdrawn: decisions that waited for a reward.
     shared: decisions that keep their contexts, because they also have rewards of other people.
     remaining: rewards that stay in the agent's sums, because what it learnt before was dropped by age.
     sent: rewards that are in messages that were sent.
     private: whether those messages have noise.
     release: the number of the message without these rewards, if an agent without noise has sent some.
+    statement: all of this, in words.
 
     >>> import fedfairx as ffx
     >>> with ffx.Agent.open("persons.db", actions=["ann", "ben"]) as agent:
@@ -125,6 +126,10 @@ class Deletion:
     sent: int = 0
     private: bool = False
     release: int | None = None
+    statement: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "statement", str(self))
 
     def __str__(self) -> str:
         sentences = [
@@ -176,10 +181,13 @@ def delete_rows(journal: Journal, decisions: Sequence[int], outcomes: Iterable[O
 
 @dataclass(frozen=True)
 class Rollback:
-    """What a rollback has undone: decisions and rewards since then.
+    """What a rollback has undone.
 
+    decisions: decisions since then, which stay in the log, marked.
+    rewards: rewards since then, which are no longer learnt from.
     withdrawn: decisions since then that waited for a reward.
-    release: the number of the message that replaces those sent since then, if the agent has sent any.
+    release: the number of the message that replaces those sent since then, if there were any.
+    statement: all of this, in words.
 
     >>> import time
     >>> import fedfairx as ffx
@@ -194,6 +202,10 @@ class Rollback:
     rewards: int
     withdrawn: int
     release: int | None = None
+    statement: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "statement", str(self))
 
     def __str__(self) -> str:
         text = (

@@ -155,7 +155,7 @@ def test_none_of_it_gets_in_and_none_of_it_stops_the_others() -> None:
         ("org9", "sender"): 1,
     }
     assert victim.peers["org1"].refused == 4
-    assert victim.peers["org2"].number == 1
+    assert victim.peers["org2"].release == 1
     before = victim.agent.estimate.copy()
     victim.exchange()  # what was refused is not looked at again
     assert sum(victim.refusals.values()) == 5

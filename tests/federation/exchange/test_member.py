@@ -53,8 +53,8 @@ def test_two_agents_learn_from_each_other() -> None:
     assert org2.receive() == ["org1"]
     assert org2.receive() == []
     assert org2.agent.held["org1"] == release
-    assert org2.peers["org1"].number == 1
-    assert org2.peers["org1"].count == 5
+    assert org2.peers["org1"].release == 1
+    assert org2.peers["org1"].records == 5
     assert org2.peers["org1"].came is not None
     assert org2.peers["org1"].alive == org2.peers["org1"].came
     released(org2, seed=1)
@@ -373,11 +373,11 @@ def test_a_thread_keeps_it_up_to_date() -> None:
     sender, ear = here.member("org1"), here.member("org2")
     stop = ear.watch(every=60.0)
     released(sender)
-    wait_until(lambda: ear.peers.get("org1") is not None and ear.peers["org1"].number == 1)
+    wait_until(lambda: ear.peers.get("org1") is not None and ear.peers["org1"].release == 1)
     stop()
     released(sender)
     ear.receive()
-    assert ear.peers["org1"].number == 2
+    assert ear.peers["org1"].release == 2
 
 
 def test_threads_may_share_a_member() -> None:
@@ -403,7 +403,7 @@ def test_threads_may_share_a_member() -> None:
         thread.join()
     assert not failures
     ear.exchange()
-    assert ear.peers["org1"].number == 50
+    assert ear.peers["org1"].release == 50
 
 
 def test_agents_of_one_process_share_one_copy_of_a_release() -> None:

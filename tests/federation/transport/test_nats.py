@@ -441,12 +441,12 @@ def test_members_go_on_while_their_hub_is_killed(tmp_path: Path) -> None:
                 work(member.agent, 3, seed=10 * number + index)
                 member.send(member.agent.release())
         everybody = [[9, 9]] * 3
-        wait_until(lambda: [[p.number for p in m.peers.values()] for m in members] == everybody, seconds=40)
+        wait_until(lambda: [[p.release for p in m.peers.values()] for m in members] == everybody, seconds=40)
         for stop in stops:
             stop()
         for member in members:
             assert member.agent.observed == 27
-            assert {peer.count for peer in member.peers.values()} == {27}
+            assert {peer.records for peer in member.peers.values()} == {27}
             assert len(member.peers) == 2
             assert not member.refusals
 

@@ -14,13 +14,14 @@ from starlette.datastructures import QueryParams
 import fedfairx as ffx
 from fedfairx.fairness import Likely, Row, Share
 from fedfairx.fairness.credible import OverTime
+from fedfairx.federation.exchange.member import Peer
 from fedfairx.privacy import Guarantee
 from fedfairx.service.exposure_cache import ExposureSnapshot
 from fedfairx.service.pages.exposure_page import view_of
 from fedfairx.service.pages.jinja import page
 from fedfairx.service.pages.periods import Window
 from fedfairx.service.routes.exposure import _written
-from fedfairx.service.schemas import PeerSeen, Privacy, Sync
+from fedfairx.service.schemas import Privacy, Sync
 
 FRAME = {
     "agent": "clinic-3",
@@ -60,13 +61,13 @@ def test_a_private_agent() -> None:
     assert "shadow" in text
 
 
-def federation(**peers: PeerSeen) -> str:
+def federation(**peers: Peer) -> str:
     sync = Sync("clinic-3", None, None, 4, None, None, False, None, None, {}, peers, {})
     return html("federation", {"sync": sync, "observed": 90, "records": 80, "refused": {}})
 
 
 def test_peers_are_listed() -> None:
-    text = federation(other=PeerSeen(7, 90, None, 1.8e9 - 7200.0, True, 0))
+    text = federation(other=Peer(7, 90, None, 1.8e9 - 7200.0, True, 0))
     assert ">2 hours ago</time> <strong" in text
     assert "other" in text
     assert "alone" not in text
@@ -74,9 +75,7 @@ def test_peers_are_listed() -> None:
 
 def test_how_far_a_peer_is_believed_and_why() -> None:
     why = "contradicts our rewards: 40 times likelier if it differs"
-    text = federation(
-        one=PeerSeen(7, 90, None, None, False, 0, 0.0, why), two=PeerSeen(0, 0, None, None, True, 0)
-    )
+    text = federation(one=Peer(7, 90, None, None, False, 0, 0.0, why), two=Peer(0, 0, None, None, True, 0))
     assert 'data-label="Believed">0' in text
     assert "Contradicts our rewards: 40 times likelier if it differs." in text
     assert 'data-label="Why">–' in text  # nothing came from it yet

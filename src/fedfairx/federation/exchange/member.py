@@ -307,13 +307,26 @@ class Member(Connection):
 
 @dataclass(frozen=True)
 class Peer:
-    """A peer as a member knows it: its latest release, how many messages were refused, when it was heard."""
+    """The latest release of another member.
 
-    number: int = 0
-    count: int = 0  # records in its latest release
-    came: float | None = None  # seconds since 1970; None if held since before the start
+    release: its number, with secure aggregation the round of its latest row; 0 if none came yet.
+    records: the number of records in it; 0 with secure aggregation, where only that of all is known.
+    came: when it came, in seconds since 1970; None if before this start.
+    alive: the member's last sign of life, in seconds since 1970; None if there was none.
+    silent: whether it has given none for five minutes, or longer among many, while ours came through.
+    refused: messages of the member that were refused since this start.
+    weight: the share of its records that counts, 0 to 1; None unless for admins, and before any came.
+    reason: why it has this weight; None unless for admins.
+    """
+
+    release: int = 0
+    records: int = 0
+    came: float | None = None
+    alive: float | None = None
+    silent: bool = False
     refused: int = 0
-    alive: float | None = None  # its last sign of life, in seconds since 1970
+    weight: float | None = None
+    reason: str | None = None
 
 
 def require_seen(agent: Agent) -> None:
@@ -368,5 +381,5 @@ def peers_of(
     held, peers = agent.held, {}
     for name in sorted({*held, *refused, *list(alive)} - {agent.name}):
         number, count = (held[name].number, held[name].count) if name in held else (0, 0)
-        peers[name] = Peer(number, count, came.get(name), refused[name], alive.get(name))
+        peers[name] = Peer(number, count, came.get(name), alive.get(name), refused=refused[name])
     return peers

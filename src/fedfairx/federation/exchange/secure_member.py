@@ -429,7 +429,9 @@ class SecureMember(Connection):
         for (name, _), times in [*self.refusals.items()]:
             refused[name] += times
         others = [name for name in self._seal.roster.members if name != self.agent.name]
-        return {name: Peer(rows.get(name, 0), 0, None, refused[name], alive.get(name)) for name in others}
+        return {
+            name: Peer(rows.get(name, 0), alive=alive.get(name), refused=refused[name]) for name in others
+        }
 
 
 def record_store(log: Log, name: str, federation: str) -> SqlStore:

@@ -285,7 +285,7 @@ def _federation_attention(served: ServedAgent, exact: bool) -> list[Attention]:
     if membership.secure is not None:
         found += _rounds_attention(membership.secure.progress, membership)
     for name, seconds in membership.silent.items():
-        last = "Its last release still counts. " if membership.peers[name].number else ""
+        last = "Its last release still counts. " if membership.peers[name].release else ""
         detail = f"No sign of life for {duration(seconds)}. {last}Ask its operator, or the hub's."
         found.append(Attention("warn", f"{name} is silent", detail, "federation"))
     for (name, why), times in sorted(membership.refused.items()):

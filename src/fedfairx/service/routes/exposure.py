@@ -31,7 +31,7 @@ def _written(looked: ExposureSnapshot) -> schemas.ExposureTable:
     return schemas.ExposureTable(
         [_row(row, looked) for row in found.actions],
         [_row(row, looked) for row in found.groups],
-        schemas.Drawn(found.draws.verdict, found.draws.p_value, found.draws.decisions),
+        found.draws,
         found.decisions,
         looked.withdrawn,
         looked.baseline,

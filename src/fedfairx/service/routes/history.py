@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -13,6 +12,7 @@ from fedfairx.service import schemas
 from fedfairx.service.endpoint import body_as, endpoint, query_of
 from fedfairx.service.routes.model import name_in
 from fedfairx.service.served_agent import ServedAgent
+from fedfairx.storage.erasure import Deletion, Rollback
 
 
 class PersonQuery(Struct, forbid_unknown_fields=True):
@@ -32,19 +32,17 @@ class PersonQuery(Struct, forbid_unknown_fields=True):
     query=PersonQuery,
     problems=("unknown-decision", "conflict"),
 )
-async def delete_person(agent: ServedAgent, request: Request) -> schemas.Deleted:
+async def delete_person(agent: ServedAgent, request: Request) -> Deletion:
     """Delete the records of a person from the log, and from what was learnt."""
     more = query_of(request, PersonQuery).decisions
     person = name_in(request, "person")
     if "\0" in person:
         raise InvalidInput("person must have no NUL in it, as in rewards")
-    deleted = await agent.delete_person(person, [] if more is None else more.split(","))
-    return schemas.Deleted(**asdict(deleted), statement=str(deleted))
+    return await agent.delete_person(person, [] if more is None else more.split(","))
 
 
 @endpoint("POST", "/v1/rollback", role="admin", takes=schemas.RollbackRequest)
-async def roll_back(agent: ServedAgent, request: Request) -> schemas.RolledBack:
+async def roll_back(agent: ServedAgent, request: Request) -> Rollback:
     """Return to what was known at a time; an agent whose messages are private can't."""
     to = (await body_as(schemas.RollbackRequest, agent, request)).to
-    undone = await agent.roll_back(to)
-    return schemas.RolledBack(**asdict(undone), statement=str(undone))
+    return await agent.roll_back(to)
