@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,9 +17,10 @@ from fedfairx.core.json_numbers import read_matrices
 from fedfairx.core.slates import ONE
 from fedfairx.errors import FedFairXError
 from fedfairx.service import decisions
-from fedfairx.service.decisions import PlainDecisions, decide, parse_plain, parse_request
+from fedfairx.service.decisions import PlainDecisions, decide, parse_request, plain_contexts
+from fedfairx.service.fast_path import decode
 from fedfairx.service.feature_table import FeatureTable
-from fedfairx.service.schemas import Action, DecisionRequest
+from fedfairx.service.schemas import Action, DecisionRequest, Rows
 from fedfairx.service.write_queue import _calls, _take_tasks
 from service_helpers import ACTIONS, CONTEXTS, asking, settings_for
 
@@ -37,8 +37,13 @@ def rows(count: int, width: int = D) -> st.SearchStrategy[list[list[float]]]:
     return st.lists(row, min_size=count, max_size=count)
 
 
+def request(contexts: list[list[float]], **more: Any) -> DecisionRequest:
+    """As it is read from a body."""
+    return msgspec.json.decode(msgspec.json.encode({"contexts": contexts, **more}), type=DecisionRequest)
+
+
 def requests(count: int, **more: Any) -> st.SearchStrategy[DecisionRequest]:
-    return rows(count).map(lambda contexts: DecisionRequest(contexts=contexts, **more))
+    return rows(count).map(lambda contexts: request(contexts, **more))
 
 
 def named(contexts: list[list[float]]) -> DecisionRequest:
@@ -54,7 +59,7 @@ OTHER = st.one_of(
     requests(3, slots=2),
     requests(3, context={"hour": 1.0}),
     rows(3).map(named),
-    rows(3, 1).map(lambda contexts: DecisionRequest(contexts=contexts)),
+    rows(3, 1).map(request),
 )
 
 
@@ -71,21 +76,8 @@ def one_by_one(owner: Agent, some: Requests) -> list[Any]:
     return [decide(owner, [asked], [None], None, SETTINGS) for asked in inputs]
 
 
-def parsed(some: Requests, features: Any = FEATURES, settings: Any = SETTINGS, own: Any = ONE) -> Any:
-    """`parse_plain` of requests as clients send them: without what they leave out."""
-    bodies = [
-        {name: value for name, value in msgspec.to_builtins(each).items() if value not in (None, [])}
-        for each in some
-    ]
-    found = parse_plain(msgspec.json.encode({"decisions": bodies}), features, settings, own, batch=True)
-    if len(some) == 1:
-        alone = parse_plain(msgspec.json.encode(bodies[0]), features, settings, own, batch=False)
-        np.testing.assert_equal(alone, found)
-    return found
-
-
 def step(some: Requests) -> PlainDecisions:
-    contexts = parsed(some)
+    contexts = plain_contexts(some, FEATURES, SETTINGS, ONE)
     assert contexts is not None
     return PlainDecisions(contexts)
 
@@ -112,23 +104,24 @@ def test_steps_taken_together(several: list[Requests], data: st.DataObject) -> N
 @given(st.lists(PLAIN, max_size=3), OTHER, st.lists(PLAIN, max_size=3))
 def test_requests_with_anything_else_are_not_plain(before: Requests, other: Any, after: Requests) -> None:
     some = [*before, other, *after]
-    alone = len(some) == 1 and other.contexts is not None and len(other.contexts) == 2
-    assert (parsed(some) is not None) == alone
+    alone = len(some) == 1 and other == request(msgspec.json.decode(other.contexts or b"[[]]")[:2])
+    assert (plain_contexts(some, FEATURES, SETTINGS, ONE) is not None) == alone
 
 
 @pytest.mark.parametrize("more", [{"mode": "shadow"}, {"control_share": 0.5}, {"max_actions": 2}])
 def test_some_settings_have_no_plain_requests(more: dict[str, Any]) -> None:
     settings = settings_for("unused", dimension=str(D), **more)
-    request = [DecisionRequest(contexts=[[0.1, 0.2]] * 3)]
-    assert parsed(request) is not None
-    assert parsed(request, settings=settings) is None
-    assert parsed(request, own=(1.0, 0.5)) is None
-    assert parsed(request, None) is None
+    some = [request([[0.1, 0.2]] * 3)]
+    assert plain_contexts(some, FEATURES, SETTINGS, ONE) is not None
+    assert plain_contexts(some, FEATURES, settings, ONE) is None
+    assert plain_contexts(some, FEATURES, SETTINGS, (1.0, 0.5)) is None
+    assert plain_contexts(some, None, SETTINGS, ONE) is None
 
 
 def test_plain_requests_of_an_agent_with_an_intercept() -> None:
     features = FeatureTable(None, dimension=D + 1, intercept=True)
-    contexts = parsed([DecisionRequest(contexts=[[0.1, 0.2], [0.3, 0.4]])], features)
+    contexts = plain_contexts([request([[0.1, 0.2], [0.3, 0.4]])], features, SETTINGS, ONE)
+    assert contexts is not None
     assert contexts.tolist() == [[[0.1, 0.2, 1.0], [0.3, 0.4, 1.0]]]
 
 
@@ -165,6 +158,39 @@ def test_a_long_body_is_read_in_a_thread(tmp_path: Path, monkeypatch: pytest.Mon
             assert {thread == loop for thread in threads} == {here}
 
 
+@pytest.mark.parametrize("batch", [False, True])
+@pytest.mark.parametrize(
+    "contexts", [CONTEXTS, CONTEXTS[:1] * 2 + [[0.5]], [[]], [], "x", [["x"]], [[1e200]], None, 10 * [[0.1]]]
+)
+def test_a_body_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, contexts: Any, batch: bool
+) -> None:
+    """Whether it is plain, or refused; an error has the place in the body."""
+    bodies: list[bytes] = []
+
+    def watched(body: bytes, kind: Any) -> Any:
+        bodies.append(body)
+        return decode(body, kind)
+
+    monkeypatch.setattr("fedfairx.service.served_agent.decode", watched)
+    one, path, where = {"contexts": contexts}, "/v1/decisions", ""
+    if batch:
+        one, path, where = {"decisions": [{"contexts": CONTEXTS}, one]}, f"{path}/batch", "decisions[1]."
+    with asking(str(tmp_path / "agent.db")) as client:
+        answer = client.post(path, json=one)
+        assert answer.status_code == (201 if contexts is CONTEXTS else 422)
+        if contexts is not CONTEXTS:
+            which = "actions or " if contexts is None else ""
+            assert answer.json()["detail"].startswith(f"{where}{which}contexts")
+    assert len(bodies) == 1
+
+
+def test_rows_are_described_as_they_are_read() -> None:
+    (_,), components = msgspec.json.schema_components([DecisionRequest])
+    described = components["DecisionRequest"]["properties"]["contexts"]
+    assert described == {"anyOf": [msgspec.json.schema(Rows), {"type": "null"}], "default": None}
+
+
 def test_a_row_that_is_too_short_is_named_by_its_own_request(tmp_path: Path) -> None:
     with asking(str(tmp_path / "agent.db")) as client:
         short = [*CONTEXTS[:2], CONTEXTS[2][:1]]
@@ -176,14 +202,14 @@ def test_a_row_that_is_too_short_is_named_by_its_own_request(tmp_path: Path) -> 
 
 def test_one_that_is_refused_among_steps(tmp_path: Path) -> None:
     """It fails alone, and uses no random number."""
-    request = [DecisionRequest(contexts=[[0.1, 0.2], [0.2, 0.1]])]
-    first, wrong, second = (step(request) for _ in range(3))
+    some = [request([[0.1, 0.2], [0.2, 0.1]])]
+    first, wrong, second = (step(some) for _ in range(3))
     wrong.contexts[:] = 1e101
     found = []
-    for place, some in enumerate(([first, wrong, second], [first, second])):
+    for place, steps in enumerate(([first, wrong, second], [first, second])):
         with ffx.Agent.open(tmp_path / f"{place}.db", dimension=D, seed=0, name="a") as durable:
             with durable.transaction():
-                outcomes = take(durable, some)
+                outcomes = take(durable, steps)
             made = [each[0] for each in outcomes if not isinstance(each, FedFairXError)]
             assert [each.decision_id for each in made] == [each.id for each in durable._pending.values()]
             durable.verify()

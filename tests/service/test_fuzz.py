@@ -184,7 +184,7 @@ def test_what_nobody_foresaw_is_logged_by_its_place_only(
     def wrong(*_: object, **__: object) -> None:
         raise ValueError(f"could not convert {SECRET}")
 
-    monkeypatch.setattr("fedfairx.service.decisions.parse_plain", wrong)
+    monkeypatch.setattr("fedfairx.service.decisions.plain_contexts", wrong)
     answer = post(client, row(0.1))
     check_refused(answer, 500)
     assert "unforeseen ValueError at test_fuzz.py:" in caplog.text

@@ -25,7 +25,7 @@ from fedfairx.errors import InvalidInput, require
 from fedfairx.features import Encoded
 from fedfairx.service import schemas
 from fedfairx.service.feature_table import CONTEXTS, FeatureTable
-from fedfairx.service.problems import ProblemError
+from fedfairx.service.problems import ProblemError, about
 from fedfairx.service.schemas import Action, DecisionRequest
 from fedfairx.service.settings import Settings
 from fedfairx.storage.records import StoredDecision, StoredSlot
@@ -74,36 +74,36 @@ def named(names: list[str], slots: Weights, baseline: int | list[int] | None = N
     return DecisionInput(None, range(len(names)), len(names), names, names, None, baseline, None, slots)
 
 
-class _Plain(msgspec.Struct, forbid_unknown_fields=True):
-    contexts: msgspec.Raw
+def unnamed(contexts: Array) -> DecisionInput:
+    """All of these actions without names, for one slot."""
+    return DecisionInput(contexts, range(len(contexts)), len(contexts), None, None, None, None, None, ONE)
 
 
-class _PlainBatch(msgspec.Struct, forbid_unknown_fields=True):
-    decisions: list[_Plain]
-
-
-_PLAIN, _PLAIN_BATCH = msgspec.json.Decoder(_Plain), msgspec.json.Decoder(_PlainBatch)
-
-
-def parse_plain(
-    body: bytes, features: FeatureTable | None, settings: Settings, own: Weights, *, batch: bool
+def plain_contexts(
+    requests: Sequence[DecisionRequest], features: FeatureTable | None, settings: Settings, own: Weights
 ) -> Array | None:
-    """Contexts (B, K, d) of a body with nothing but as many contexts for each decision; None for any other.
+    """Contexts (B, K, d) of requests with nothing but as many contexts for each; None for any other.
 
     What is refused is None as well: `parse_request` says why.
     """
     if features is None or own is not ONE or settings.mode != "live" or settings.control_share:
         return None
-    try:
-        given = _PLAIN_BATCH.decode(body).decisions if batch else [_PLAIN.decode(body)]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    rows = read_matrices([one.contexts for one in given])
-    if rows is None or rows.shape[1] > settings.max_actions:
-        return None
-    return features.of_numbers(rows)
+    texts = [
+        one.contexts
+        for one in requests
+        if one.contexts is not UNSET
+        and one.actions is None
+        and one.context is None
+        and one.baseline is None
+        and one.slots is None
+        and not one.excluded
+    ]
+    rows = read_matrices(texts) if len(texts) == len(requests) and not features.names else None
+    return None if rows is None or rows.shape[1] > settings.max_actions else features.of_numbers(rows)
 
 
+NULL = msgspec.Raw(b"null")
+_ROWS = msgspec.json.Decoder(schemas.Rows)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -129,17 +129,18 @@ def parse_request(
     slots = own if request.slots is None else _slots(request, own, fixed)
     if request.baseline is None and (settings.mode == "shadow" or settings.control_share):
         raise InvalidInput("baseline must be given: this service takes it in some or all decisions (mode)")
-    for given in (request.actions, request.contexts):
-        if given is not None:
-            _check_count(len(given), settings.max_actions)
+    if request.actions is not None:
+        _check_count(len(request.actions), settings.max_actions)
+    contexts = None if request.contexts is UNSET or request.contexts == NULL else request.contexts
     if features is None:
-        return _parse_names(request, settings.max_actions, slots)
-    if (request.actions is None) == (request.contexts is None):
+        return _parse_names(request, contexts, settings.max_actions, slots)
+    if (request.actions is None) == (contexts is None):
         which = "neither" if request.actions is None else "both"
         raise InvalidInput(f"actions or contexts must be given, one of them, got {which}")
-    if request.contexts is not None:
-        encoded = features.encode(request.contexts, request.context, CONTEXTS)
-        return _input(request, encoded, None, None, slots)
+    if contexts is not None:
+        numbers = _rows(contexts)
+        _check_count(len(numbers), settings.max_actions)
+        return _input(request, features.encode(numbers, request.context, CONTEXTS), None, None, slots)
     actions, rows = [], []
     for index, action in enumerate(request.actions or ()):
         if isinstance(action, str) or action.features is None:
@@ -149,6 +150,13 @@ def parse_request(
         actions.append(action)
         rows.append(action.features)
     return _input(request, features.encode(rows, request.context, "actions"), *_named(actions), slots)
+
+
+def _rows(contexts: msgspec.Raw) -> list[list[float]]:
+    try:
+        return _ROWS.decode(contexts)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(about(error, where=CONTEXTS)) from None
 
 
 def _slots(request: DecisionRequest, own: Weights, fixed: bool) -> Weights:
@@ -182,11 +190,13 @@ def _check_slots(slots: Weights, actions: int) -> None:
     require(len(slots) <= actions, "slots", f"must be at most as many as the {actions} actions", len(slots))
 
 
-def _parse_names(request: DecisionRequest, most: int, slots: Weights) -> DecisionInput | AmongAll:
+def _parse_names(
+    request: DecisionRequest, contexts: msgspec.Raw | None, most: int, slots: Weights
+) -> DecisionInput | AmongAll:
     """A request about actions without features; the agent checks whether it has actions of these names."""
     without = "must be left out: this service's actions have no features"
-    for name in ("contexts", "context"):
-        if getattr(request, name) is not None:
+    for name, value in (("contexts", contexts), ("context", request.context)):
+        if value is not None:
             raise InvalidInput(f"{name} {without}")
     if request.actions is None:
         baseline = _baseline(request)
@@ -355,16 +365,9 @@ def decide(
     ]
     made = []
     for asked, note, one in zip(ready, notes, _draw(agent, ready, notes), strict=True):
-        if one.weights is ONE:
-            policy = _policy(asked, one)
-            made.append(_answer(asked, one.id, one.action, one.probability, policy, note.mode, version))
-        else:
-            shares = one.shares
-            shown = [
-                (action, weight, note.propensity(action, shares[action], one.weights))
-                for action, weight in zip(one.actions, one.weights, strict=True)
-            ]
-            made.append(_slate_answer(asked, one.id, shown, shares, note.mode, version))
+        weights, shown = one.weights, one.shown
+        expected = [note.propensity(action, float(one.values[action]), weights) for action in shown]
+        made.append(_answer(asked, one.id, weights, shown, expected, _shares(asked, one), note.mode, version))
     return made
 
 
@@ -397,14 +400,14 @@ def _draw_mode(settings: Settings) -> str:
     return "control" if settings.control_share and random.random() < settings.control_share else "live"
 
 
-def _policy(asked: DecisionInput, made: Decision) -> list[float]:
-    """The policy in the request's terms.
+def _shares(asked: DecisionInput, made: Decision) -> list[float]:
+    """The shares of a decision in the request's terms.
 
     Actions without features have the same policy until the model learns, so it is encoded once: of 1 000
     numbers, that takes longer than the decision.
     """
     if asked.contexts is None and len(asked.rows) == asked.actions:
-        return cast("list[float]", _encoded(made.policy.tobytes()))
+        return cast("list[float]", _encoded(made.exposure.tobytes()))
     return _of_all(asked, made.shares)
 
 
@@ -417,57 +420,39 @@ def answer_of_stored(asked: DecisionInput | AmongAll, stored: StoredDecision) ->
     """The answer that was given to the same request before."""
     if isinstance(asked, AmongAll):
         asked = named(stored.names or [], asked.slots)  # there may be others now
-    shares, version = stored.policy.tolist(), stored.model_version
-    if stored.slots:
-        shown = [(slot.action, slot.weight, slot.exposure) for slot in stored.slots]
-        return _slate_answer(asked, stored.id, shown, shares, stored.mode, version)
-    policy = _of_all(asked, shares)
-    return _answer(asked, stored.id, stored.action, stored.propensity, policy, stored.mode, version)
+    slots: Sequence[StoredSlot] = stored.slots
+    weights = tuple(slot.weight for slot in slots) if slots else ONE
+    shown = [slot.action for slot in slots] if slots else [stored.action]
+    expected = [slot.exposure for slot in slots] if slots else [stored.propensity]
+    shares = _of_all(asked, stored.policy.tolist())
+    return _answer(asked, stored.id, weights, shown, expected, shares, stored.mode, stored.model_version)
 
 
 def _answer(
     asked: DecisionInput,
     identity: str,
-    action: int,
-    propensity: float,
-    policy: list[float],
+    weights: Weights,
+    shown: Sequence[int],
+    expected: Sequence[float],
+    shares: list[float],
     mode: str,
     version: int,
 ) -> schemas.DecisionMade:
-    """The answer in the request's terms: positions among all of its actions, excluded ones too."""
-    place = asked.rows[action]
-    ids, name = asked.ids, None if asked.ids is None else asked.ids[place]
+    """The answer in the request's terms: positions among all of its actions, excluded ones too.
+
+    shown, expected: the actions in the order of slots, and the expected weights of their slots.
+    """
+    ids, rows = asked.ids, asked.rows
     all_ids = ids if asked.contexts is None and ids is not None else UNSET
-    return schemas.DecisionMade(identity, place, name, propensity, policy, version, mode, all_ids)
-
-
-def _slate_answer(
-    asked: DecisionInput,
-    identity: str,
-    shown: Sequence[tuple[int, float, float]],
-    exposure: list[float],
-    mode: str,
-    version: int,
-) -> schemas.DecisionMade:
-    """The answer of several slots; `shown` are the actions, the slots' weights and expected weights."""
-    places = [(asked.rows[action], weight, expected) for action, weight, expected in shown]
-    return schemas.DecisionMade(
-        decision_id=identity,
-        action=None,
-        action_id=None,
-        probability=None,
-        policy=None,
-        model_version=version,
-        mode=mode,
-        action_ids=asked.ids if asked.contexts is None and asked.ids is not None else UNSET,
-        shown=[
-            schemas.ShownAction(
-                place, None if asked.ids is None else asked.ids[place], slot, weight, expected
-            )
-            for slot, (place, weight, expected) in enumerate(places, 1)
-        ],
-        exposure=_of_all(asked, exposure),
-    )
+    if weights is ONE:
+        place = rows[shown[0]]
+        name = None if ids is None else ids[place]
+        return schemas.DecisionMade(identity, place, name, expected[0], shares, version, mode, all_ids)
+    actions = [
+        schemas.ShownAction(place := rows[action], None if ids is None else ids[place], slot, weight, one)
+        for slot, (action, weight, one) in enumerate(zip(shown, weights, expected, strict=True), 1)
+    ]
+    return schemas.DecisionMade(identity, None, None, None, None, version, mode, all_ids, actions, shares)
 
 
 def _of_all(asked: DecisionInput, shares: list[float]) -> list[float]:

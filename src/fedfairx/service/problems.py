@@ -132,17 +132,18 @@ def _unforeseen(error: Exception) -> ProblemError:
     return ProblemError("internal", "Nothing was acknowledged.")
 
 
-def about(error: msgspec.ValidationError, body: bytes = b"") -> str:
+def about(error: msgspec.ValidationError, body: bytes = b"", where: str = "") -> str:
     """What msgspec refuses, as other errors say it: the place, the rule and the kind of value.
 
     body: in which the name of a feature is looked up, which msgspec leaves out.
+    where: the place of what was read, if that is not a whole body.
     """
     whole = str(error)
     unknown = "contains unknown field" in whole
     found = (_UNKNOWN if unknown else _AT).fullmatch(whole)
     if found is None:
         return "The body must have no unknown field, got one whose name is not shown."
-    text, path = found[1], found[2] or ""
+    text, path = found[1], where + (found[2] or "")
     if unknown:
         return f"{place(*filter(None, (path, text)))} must be left out: it is an unknown field."
     if path.endswith(_NAMELESS):

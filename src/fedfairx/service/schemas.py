@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from msgspec import UNSET, Meta, Struct, UnsetType, defstruct
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, defstruct
 
 from fedfairx.evaluation.lift import Lift
 from fedfairx.fairness.change_test import Change
@@ -53,6 +53,11 @@ class Action(Body):
 
 Actions = Annotated[list[Action | Name], Meta(min_length=1)]
 Rows = Annotated[list[Annotated[list[Number], Meta(min_length=1)]], Meta(min_length=1)]
+_NUMBER = {"type": "number", "minimum": -1e100, "maximum": 1e100}
+_ROW = {"type": "array", "items": _NUMBER, "minItems": 1}
+_ROWS = [{"type": "array", "items": _ROW, "minItems": 1}, {"type": "null"}]
+#: `Rows` or null, to be read later: those of many decisions in one call, without an object for each number.
+Unread = Annotated[Raw, Meta(extra_json_schema={"anyOf": _ROWS, "default": None})]
 
 
 class DecisionRequest(Body):
@@ -73,8 +78,8 @@ class DecisionRequest(Body):
 
     actions: Actions | None = None
     context: Values | None = None
-    contexts: Rows | None = None
-    excluded: list[Name | Position] = []
+    contexts: Unread | UnsetType = UNSET
+    excluded: tuple[Name | Position, ...] = ()
     baseline: Name | Position | Annotated[list[Name | Position], Meta(min_length=1)] | None = None
     slots: Slots | None = None
 

@@ -134,9 +134,9 @@ class ServedAgent:
             self._refuse_archived()
         settings = self.settings
         if len(body) > LONG:
-            asked = await asyncio.to_thread(self._parse, body, batch=batch, plain=wish is None)
+            asked = await asyncio.to_thread(self._parse, body, batch=batch, together=wish is None)
         else:
-            asked = self._parse(body, batch=batch, plain=wish is None)
+            asked = self._parse(body, batch=batch, together=wish is None)
         short = not batch and self.agent.dimension <= WIDE
         if isinstance(asked, PlainDecisions):
             made = await self.write(asked, short=short)
@@ -159,19 +159,18 @@ class ServedAgent:
         return made
 
     def _parse(
-        self, body: bytes, *, batch: bool, plain: bool
+        self, body: bytes, *, batch: bool, together: bool
     ) -> PlainDecisions | list[DecisionInput | AmongAll]:
-        """Read the decisions that a body asks for; those that have contexts only as one task, if `plain`."""
+        """Read the decisions that a body asks for; those with contexts only as one task, if `together`."""
         settings, features, slots = self.settings, None if self.featureless else self.features, self.slots
-        contexts = decisions.parse_plain(body, features, settings, slots, batch=batch) if plain else None
-        if contexts is not None:
-            self.check_work(len(contexts))
-            return PlainDecisions(contexts)
         if batch:
             requests = decode(body, schemas.DecisionBatch).decisions
             self.check_work(len(requests))
         else:
             requests = [decode(body, schemas.DecisionRequest)]
+        contexts = decisions.plain_contexts(requests, features, settings, slots)
+        if contexts is not None:
+            return PlainDecisions(contexts) if together else [decisions.unnamed(each) for each in contexts]
         fixed = self.fixed_slots
         return decisions.of_each(
             requests,
