@@ -60,7 +60,7 @@ _ROWS = [{"type": "array", "items": _ROW, "minItems": 1}, {"type": "null"}]
 Unread = Annotated[Raw, Meta(extra_json_schema={"anyOf": _ROWS, "default": None})]
 
 
-class DecisionRequest(Body):
+class DecisionRequest(Body, gc=False):  # what is read from JSON has no cycles
     """A request for a decision, with `actions`, or with `contexts` if actions have no names.
 
     If actions have no features, name some of them, or none to choose among all active ones.
