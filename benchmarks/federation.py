@@ -447,7 +447,7 @@ def crowd_part(part: int, folder: str, url: str, seconds: int) -> Any:
         for each in members:
             each.exchange()
         whole = sum(
-            all(peer.number == seconds for peer in each.peers.values()) and len(each.peers) == AGENTS - 1
+            all(peer.release == seconds for peer in each.peers.values()) and len(each.peers) == AGENTS - 1
             for each in members
         )
     TOGETHER.wait()  # type: ignore[name-defined]  # noqa: F821

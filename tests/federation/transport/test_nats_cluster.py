@@ -108,7 +108,7 @@ def test_one_server_is_lost_and_then_two_and_nothing_else(
         def everybody_has_all() -> bool:
             made = {each.agent.name: (each.agent.released, each.agent.observed) for each in members}
             return all(
-                {name: (peer.number, peer.count) for name, peer in each.peers.items()}
+                {name: (peer.release, peer.records) for name, peer in each.peers.items()}
                 == {name: numbers for name, numbers in made.items() if name != each.agent.name}
                 for each in members
             )

@@ -55,7 +55,7 @@ def release(members: list[Member], number: int) -> None:
 
 
 def everybody_has(members: list[Member], number: int) -> bool:
-    return all([peer.number for peer in each.peers.values()] == [number] * 2 for each in members)
+    return all([peer.release for peer in each.peers.values()] == [number] * 2 for each in members)
 
 
 def at_hub(here: World, server: NatsServer) -> list[int]:
