@@ -14,6 +14,7 @@ from xml.sax.saxutils import quoteattr
 
 import ziafont
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.errors import ExtensionError
@@ -24,7 +25,7 @@ from ziamath.tex import tex2mml
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from generated import GENERATED
+from generated import GENERATED, with_options
 
 import fedfairx
 
@@ -96,8 +97,10 @@ def prepare_notebooks(app: Sphinx, config: Config) -> None:
         os.environ[name] = os.pathsep.join([str(first), *filter(None, [os.environ.get(name)])])
 
 
-def finish_cells(_app: Sphinx, page: nodes.document) -> None:
+def finish_page(_app: Sphinx, page: nodes.document) -> None:
     """Show commands without the line that tells IPython to run bash, and demand a text for every figure."""
+    for name in list(page.findall(addnodes.literal_strong)):  # names of parameters; see `to_rst`
+        name.replace_self(addnodes.literal_strong("", name.astext().replace(JOINER, " ")))
     for block in list(page.findall(nodes.literal_block)):
         text, found = SHELL.subn("", block.astext())
         if found:
@@ -117,13 +120,13 @@ def fill_in(_app: Sphinx, _docname: str, source: list[str]) -> None:
     source[0] = re.sub(r"^<!-- generated: (.+?) -->$", made, source[0], flags=re.MULTILINE)
 
 
-def to_rst(*arguments: Any) -> None:
+def to_rst(_app: Sphinx, what: str, *arguments: Any) -> None:
     """Translate a docstring: `name: explanation` becomes a field, docs/….md a link, a list a list."""
     lines: list[str] = arguments[-1]
     found: list[str] = []
     for line in lines:
         before = found[-1] if found else ""
-        parameter = PARAMETER.match(line)
+        parameter = PARAMETER.match(line) if what in ("class", "function", "method") else None
         begins = (parameter or before.startswith(":param")) and not line.startswith(" ")
         if before and (begins or (line.startswith("- ") and not before.startswith(("- ", " ")))):
             found.append("")
@@ -132,10 +135,16 @@ def to_rst(*arguments: Any) -> None:
                 part if number % 2 else re.sub(r"([*|])", r"\\\1", part)
                 for number, part in enumerate(line.split("`"))
             )
-        if parameter:
-            line = f":param {line}"
+        if parameter:  # of several names, Sphinx would take all before the last space as a type
+            line = f":param {line.replace(' ', JOINER, parameter[1].count(','))}"
         found.append(PAGE.sub(r":doc:`/\1`", line))
     lines[:] = found
+
+
+def show_options(*arguments: Any) -> tuple[str | None, str | None]:
+    """Show every option in the signatures of what takes options as keywords."""
+    signature, returns = arguments[-2:]
+    return signature and with_options(signature), returns
 
 
 def load_nothing_from_elsewhere(app: Sphinx, failed: Exception | None) -> None:
@@ -195,7 +204,8 @@ def setup(app: Sphinx) -> None:
     """Connect these to Sphinx."""
     app.add_html_math_renderer("svg", (show_inline, None), (show_block, None))
     app.connect("config-inited", prepare_notebooks)
-    app.connect("doctree-read", finish_cells)
+    app.connect("doctree-read", finish_page)
     app.connect("source-read", fill_in)
     app.connect("autodoc-process-docstring", to_rst)
+    app.connect("autodoc-process-signature", show_options)
     app.connect("build-finished", load_nothing_from_elsewhere)

@@ -12,6 +12,7 @@ import re
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import yaml
 
 import fedfairx
 from fedfairx.agent.algorithms import ALGORITHMS, ALIASES
+from fedfairx.agent.options import Options
 from fedfairx.agent.schedules import SCHEDULES
 from fedfairx.cli.common import VerbParser
 from fedfairx.cli.list import everything
@@ -278,6 +280,12 @@ def public(name: str) -> dict[str, object]:
         f"{name}.{each}": getattr(module, each)
         for each in sorted(sorted(set(listed) - set(elsewhere)), key=str.lower)
     }
+
+
+def with_options(signature: str) -> str:
+    """A signature with every option in place of the keywords that stand for them."""
+    options = ", ".join(f"{each.name}: {each.type} = {each.default!r}" for each in fields(Options))
+    return re.sub(r"\*\*keywords: \S*Unpack\[\S*Keywords\]'?", lambda _: options, signature)
 
 
 def api(name: str) -> str:

@@ -70,7 +70,8 @@ def _entry(name: str, value: object) -> Iterator[str]:
         yield f"{name}\n"
         return
     try:
-        yield name + re.sub(r" at 0x\w+", "", str(inspect.signature(plain)))  # of a function as a default
+        signature = re.sub(r" at 0x\w+", "", str(inspect.signature(plain)))  # of a function as a default
+        yield name + generated.with_options(signature)
     except (TypeError, ValueError):  # made in C
         yield name
     yield f"{inspect.getdoc(plain) or ''}\n"

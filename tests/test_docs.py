@@ -204,6 +204,23 @@ def test_the_generated_reference_is_complete(monkeypatch: pytest.MonkeyPatch) ->
     assert re.findall(r"^\| `(\w+)` \|", generated.alerts(), re.MULTILINE) == rules
 
 
+def test_every_name_that_a_docstring_explains_is_a_parameter_or_an_attribute() -> None:
+    """conf.py makes fields of such lines, wherever they stand in a docstring."""
+    explained = set()
+    for file in sorted((ROOT / "tests/golden_texts").glob("fedfairx*.txt")):
+        text, owner, header = file.read_text(encoding="utf-8"), "", ""
+        for line in text.splitlines():
+            begins = re.match(r"fedfairx\.[\w.]+", line)
+            if begins:
+                owner, header = begins[0], line.removeprefix(begins[0])
+            parameter = re.match(r"([a-z_]\w*(?:, [a-z_]\w*)*): .", line)
+            for name in parameter[1].split(", ") if parameter and header else ():
+                explained.add((owner, name))
+                there = re.search(rf"\b{name}\b", header) or f"{owner}.{name}" in text
+                assert there, (owner, name)
+    assert {("fedfairx.Agent", "half_life"), ("fedfairx.Agent.open", "seed")} <= explained
+
+
 # --- figures of the pages on privacy that the code can compute ---
 
 PRIVACY = "\n".join(

@@ -73,7 +73,7 @@ class DecisionNote(NamedTuple):  # made in a third of the time of a frozen datac
 
 
 class Decision(Struct, eq=False):  # made in half of the time of a class with slots
-    """The arm to show, and the policy that it was drawn from; or the arms in several slots.
+    """The action to show, and the policy that it was drawn from; or the actions in several slots.
 
     id: unique; the reward refers to it. It consists of `origin` and `number` (`storage.decision_ids`).
     action: a row of the contexts; `name` is its name, if `decide` was given names.
@@ -109,14 +109,14 @@ class Decision(Struct, eq=False):  # made in half of the time of a class with sl
 
     @property
     def action(self) -> int:
-        """The row of the chosen arm."""
+        """The row of the chosen action."""
         if self.weights is not ONE:
             raise self._several("action", "actions")
         return self.shown[0]
 
     @property
     def actions(self) -> list[int]:
-        """The rows of the shown arms, in the order of slots."""
+        """The rows of the shown actions, in the order of slots."""
         return list(self.shown)
 
     @property
@@ -131,17 +131,17 @@ class Decision(Struct, eq=False):  # made in half of the time of a class with sl
 
     @property
     def name(self) -> str | None:
-        """The name of the chosen arm, if `decide` was given names; of several, that in the first slot."""
+        """The name of the chosen action, if `decide` was given names; of several, that in the first slot."""
         return None if self.shown_names is None else self.shown_names[0]
 
     @property
     def names(self) -> list[str] | None:
-        """The names of the shown arms, in the order of slots, if `decide` was given names."""
+        """The names of the shown actions, in the order of slots, if `decide` was given names."""
         return None if self.shown_names is None else list(self.shown_names)
 
     @property
     def exposure(self) -> Array:
-        """(K,) the expected weight of every arm's slot; they add up to the sum of the slots' weights."""
+        """(K,) the expected weight of every action's slot; they add up to the sum of the slots' weights."""
         return _read_only(self.values[: self.arms])
 
     @property
@@ -152,7 +152,7 @@ class Decision(Struct, eq=False):  # made in half of the time of a class with sl
 
     @property
     def policy(self) -> Array:
-        """The probability (K,) of every arm."""
+        """The probability (K,) of every action."""
         if self.weights is not ONE:
             raise self._several("policy", "exposure")
         return _read_only(self.values[: self.arms])
@@ -174,7 +174,7 @@ class Decision(Struct, eq=False):  # made in half of the time of a class with sl
 
     @property
     def propensity(self) -> float:
-        """The expected weight of the arm in the first slot, with baselines taken into account."""
+        """The expected weight of the action in the first slot, with baselines taken into account."""
         return float(self.values[self.shown[0]]) if self.given_propensity is None else self.given_propensity
 
     # --- what it came from ---------------------------------------------------------------------------
@@ -191,11 +191,11 @@ class Decision(Struct, eq=False):  # made in half of the time of a class with sl
 
     @property
     def context(self) -> Array:
-        """The context (d,) of the chosen arm; of several arms, that in the first slot."""
+        """The context (d,) of the chosen action; of several actions, that in the first slot."""
         return _read_only(self.chosen())
 
     def chosen(self, slot: int = 0) -> Array:
-        """The context of a slot's arm for compiled code: a writable view, which must only be read."""
+        """The context of a slot's action for compiled code: a writable view, which must only be read."""
         size = self._dimension
         first = self.arms + size * (1 + slot)
         return self.values[first : first + size]
@@ -278,7 +278,7 @@ def are_several(given: float | Rewards) -> TypeGuard[Rewards]:
 
 
 def slots_of(rewards: Rewards, shown: Sequence[int], names: Sequence[str] | None) -> dict[int, float | None]:
-    """The slots that rewards are for, in order; `names` are those of the shown arms."""
+    """The slots that rewards are for, in order; `names` are those of the shown actions."""
     if type(rewards) is list and len(rewards) == len(shown):
         return dict(enumerate(rewards))
     if isinstance(rewards, Mapping):

@@ -24,10 +24,10 @@ from fedfairx.util.arrays import Array, Coordinates
 
 
 class Decided(Struct, frozen=True):
-    """A decision was made among arms with these contexts (K, d), or actions with these coordinates (K,).
+    """A decision was made among actions with these contexts (K, d), or actions with these coordinates (K,).
 
-    names: of all arms, if they have any. `contexts` is None in a step that was read: an agent needs only
-    those of the arms that were shown, which are in the decision.
+    names: of all actions, if they have any. `contexts` is None in a step that was read: an agent needs only
+    those of the actions that were shown, which are in the decision.
     """
 
     decision: Decision
@@ -73,7 +73,7 @@ class Replaced(Struct, frozen=True):
 
 
 class Learnt(Struct, frozen=True):
-    """Records of arms that were shown elsewhere: contexts (n, d), or coordinates (n,) of actions."""
+    """Records of actions that were shown elsewhere: contexts (n, d), or coordinates (n,) of actions."""
 
     rows: Array | Coordinates
     rewards: Sequence[float]

@@ -214,7 +214,7 @@ def test_actions_and_features_are_either_or() -> None:
         with pytest.raises(InvalidInput, match=r"^contexts(\[0\])? must"):
             refused()
     for refused in (lambda: plain.add_actions("ann"), lambda: plain.retire_actions("ann")):
-        with pytest.raises(InvalidInput, match="its arms have features"):
+        with pytest.raises(InvalidInput, match="its actions have features"):
             refused()
 
 
@@ -360,7 +360,7 @@ def test_actions_are_not_for_a_database_of_features(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"^dimension, schema or actions must be given"):
         ffx.Agent.open(place)
     ffx.Agent.open(place, dimension=3).close()
-    with pytest.raises(InvalidInput, match="arms have features"):
+    with pytest.raises(InvalidInput, match="actions have features"):
         ffx.Agent.open(place, actions=NAMES)
 
 

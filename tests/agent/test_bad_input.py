@@ -125,9 +125,9 @@ def test_contexts(bad: Any, text: str) -> None:
 
 
 NAMES: list[tuple[Any, str]] = [
-    (["a", "b"], "names must be 4 strings, one for each arm, got names=2"),
-    ("abcd", "names must be 4 strings, one for each arm"),
-    (["a", "b", "c", 4], "names must be 4 strings, one for each arm"),
+    (["a", "b"], "names must be 4 strings, one for each action, got names=2"),
+    ("abcd", "names must be 4 strings, one for each action"),
+    (["a", "b", "c", 4], "names must be 4 strings, one for each action"),
 ]
 
 

@@ -195,7 +195,7 @@ def test_bad_slots_are_refused_by_name(slots: Any, value: object) -> None:
 def test_more_slots_than_arms_are_refused() -> None:
     agent = ffx.Agent(3, seed=0)
     before = agent.state()
-    with pytest.raises(InvalidInput, match=r"^slots .*6 arms.*7"):
+    with pytest.raises(InvalidInput, match=r"^slots .*6 actions.*7"):
         agent.decide(contexts(0), slots=7)
     with pytest.raises(InvalidInput, match=r"^slots "):
         agent.decide_many([contexts(0), contexts(1, arms=2)], slots=3)

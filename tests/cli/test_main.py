@@ -100,7 +100,7 @@ def test_simulate_in_recorded_contexts(tmp_path: Path, capsys: pytest.CaptureFix
         ("none.npy", "path must be a file that can be read"),
         ("none.txt", "path must end in .npy"),
         ("nonsense", "contexts must be one of unit-ball"),
-        ("one-hot", "dimension must be the number of arms, 3"),
+        ("one-hot", "dimension must be the number of actions, 3"),
     ],
 )
 def test_simulate_says_what_contexts_may_be(contexts: str, message: str, capsys: pytest.CaptureFixture[str]):
@@ -433,7 +433,7 @@ def test_privacy_tells_what_joining_gains(capsys: pytest.CaptureFixture[str]):
     assert main(["privacy", "--epsilon", "8", "--agents", "30", "--schedule", "geometric"]) == 0
     out = capsys.readouterr().out
     assert "Expected gain over deciding alone: " in out
-    assert "less regret at 30 members, ε = 8, 100 000 decisions each (simulated: 10 arms" in out
+    assert "less regret at 30 members, ε = 8, 100 000 decisions each (simulated: 10 actions" in out
     assert small not in out
     assert main(["privacy", "--epsilon", "1", "--agents", "3", "--horizon", "1000"]) == 0
     assert small in capsys.readouterr().out

@@ -222,6 +222,6 @@ def test_learning_alone_and_perfect_pooling_stand_beside_the_figure(
     out = capsys.readouterr().out
     assert "\nalone  " in out
     assert "\nperfect pooling  " in out
-    assert "the weakest arm got" in out
+    assert "the weakest action got" in out
     assert main([*asked, "--baselines", "no"]) == 0
     assert "alone" not in capsys.readouterr().out

@@ -156,7 +156,7 @@ def test_a_service_with_features_has_no_actions_of_its_own(tmp_path: Path) -> No
         assert "actions or contexts must be given" in refused(
             client.post("/v1/decisions", json={}), 422, "invalid"
         )
-    with pytest.raises(InvalidInput, match="arms have features"):
+    with pytest.raises(InvalidInput, match="actions have features"):
         open_service(settings_for(place, actions=NAMES))
 
 

@@ -77,7 +77,10 @@ def test_told_apart_by_what_they_hold_and_never_shown() -> None:
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (np.zeros((3, 2)), r"shape must be \(rounds, arms, features\), none of them 0, got shape=\(3, 2\)"),
+        (
+            np.zeros((3, 2)),
+            r"shape must be \(rounds, actions, features\), none of them 0, got shape=\(3, 2\)",
+        ),
         (np.zeros((0, 3, 2)), "none of them 0"),
         (np.full((2, 3, 2), np.nan), "must be finite, got 12 values"),
         (np.zeros((2, 3, 2)), "not all of them 0"),
@@ -101,9 +104,9 @@ def test_bad_contexts_are_named(array: object, message: str) -> None:
         ("arm,round,x\n1,1,1\n", "must have the columns"),
         ("round,arm,x\n", "must have rows"),
         ("round,arm,x\n1,nan,1\n", "must have rows, all of them with the numbers"),
-        ("round,arm,x\n1,1,1\n1,2,1\n2,1,1\n", "same arms in every round"),
-        ("round,arm,x\n1,1,1\n1,2,1\n2,1,1\n2,3,1\n", "same arms in every round"),
-        ("round,arm,x\n1,1,1\n1,1,1\n", "same arms in every round"),
+        ("round,arm,x\n1,1,1\n1,2,1\n2,1,1\n", "same actions in every round"),
+        ("round,arm,x\n1,1,1\n1,2,1\n2,1,1\n2,3,1\n", "same actions in every round"),
+        ("round,arm,x\n1,1,1\n1,1,1\n", "same actions in every round"),
         ("round,arm,x\n1,1,4.25secret\n", "can't be read as .csv of numbers"),
         ("round,arm,x\n1,1,1,1\n", "must have the columns"),
         ("1,1,4.25secret\n1,2,1\n", "must have the columns"),  # no head: the first line is a context
@@ -138,7 +141,7 @@ def test_objects_are_not_unpickled(tmp_path: Path) -> None:
 def test_the_first_bad_value_is_named_by_its_place_and_complex_numbers_are_refused():
     contexts = np.ones((4, 3, 2))
     contexts[2, 1, 0] = contexts[3, 0, 0] = np.nan
-    with pytest.raises(InvalidInput, match="got 2 values that are not, the first in round 2, arm 1"):
+    with pytest.raises(InvalidInput, match="got 2 values that are not, the first in round 2, action 1"):
         Recorded(contexts)
     with pytest.raises(InvalidInput, match="must be numbers"):
         Recorded(np.ones((4, 3, 2)) * 1j)

@@ -178,7 +178,10 @@ def test_lanes_that_fill_up_a_block_cost_no_restarts() -> None:
             {"contexts": np.ones((2, 10, 5))},
             "contexts must be one of .* or Recorded.*='ndarray'",
         ),
-        ({"contexts": "one-hot"}, "dimension must be the number of arms, 10, for one-hot.* got dimension=5"),
+        (
+            {"contexts": "one-hot"},
+            "dimension must be the number of actions, 10, for one-hot.* got dimension=5",
+        ),
         ({"contexts": Recorded(np.ones((2, 3, 5)))}, "arms must be that of the recorded contexts, 3, .*=10"),
         ({"contexts": Recorded(np.ones((2, 10, 4)))}, "dimension must be that of the recorded contexts, 4"),
         ({"noise": "x"}, "noise must be one of"),
@@ -187,7 +190,7 @@ def test_lanes_that_fill_up_a_block_cost_no_restarts() -> None:
         ({"delay": -1.0}, "delay must be"),
         ({"delays": "x"}, "delays must be one of geometric, fixed, got"),
         ({"delays": "fixed", "delay": 1.5}, "delay must be a whole number of rounds where delays are fixed"),
-        ({"newcomers": 1}, "newcomers must be 0 without arms that stay, got newcomers=1"),
+        ({"newcomers": 1}, "newcomers must be 0 without actions that stay, got newcomers=1"),
         ({"newcomers": 10, "contexts": "persistent"}, "newcomers must be an integer from 0 to 9"),
         (
             {"newcomers": 1, "contexts": "persistent", "presence": 0.5},

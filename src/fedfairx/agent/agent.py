@@ -90,7 +90,7 @@ from fedfairx.util.arrays import Array, Coordinates
 from fedfairx.util.formatting import html_table
 
 #: Contexts (K, d), names of actions without features, or features by name, as `Schema.encode` takes them.
-Arms = ArrayLike | Sequence[Any] | Mapping[str, Any] | Any
+ActionsLike = ArrayLike | Sequence[Any] | Mapping[str, Any] | Any
 
 
 #: Why a decision does not wait, by its status.
@@ -103,22 +103,24 @@ _REASONS = {
 
 
 class Agent:
-    """Chooses arms in proportion to their merit, and learns from rewards, alone or with other agents.
+    """Chooses actions in proportion to their merit, and learns from rewards, alone or with other agents.
 
-    dimension: d, how many numbers describe an arm.
-    schema: instead of a dimension, the features of an arm by name (`features.Schema`): `decide` then takes
+    dimension: d, how many numbers describe an action.
+    schema: instead of a dimension, the features of an action by name (`features.Schema`): `decide` then takes
         them as people have them. A later version may append (`extend_schema`).
-    actions: instead of a dimension, the names of arms without features: each has its own expected reward.
+    actions: instead of a dimension, the names of actions without features: each has its own expected reward.
         Actions can be added and retired later.
-    options: how the agent decides and learns, as one object; or give its fields as keywords (see `Options`):
+    options: how the agent decides and learns, as one object. Or give its fields as keywords, of which the
+        most used follow; `Options` explains all.
     rule: how shares are computed: "expected-merit", "greedy" (the merit of the expected reward), "thompson"
         (the merit under a drawn parameter), or "optimism" (the paper's).
-    merit: what a reward is worth, one of `fedfairx.merit`; a steeper one gives the best arms more. By default
-        an arm that is better by 7 % of the reward range gets twice the share; the default range is (0, 1).
+    merit: what a reward is worth, one of `fedfairx.merit`; a steeper one gives the best actions more. By
+        default an action that is better by 7 % of the reward range gets twice the share; the default range is
+        (0, 1).
     reward_range: (low, high) of all rewards, if known. It sets the defaults of merit and prior, and rewards
         outside are refused.
     prior: what is believed before the first reward (`Prior`), for every rule but "optimism".
-    minimum_share: the least share of every arm, in [0, 1).
+    minimum_share: the least share of every action, in [0, 1).
     slots: how many actions a decision shows, or the weight of every slot.
     confidence, solver, shift: for "optimism"; see `Options`.
     partners: "alike" (one θ for all) or "differ": the agent learns from its own rewards whom to believe, and
@@ -227,12 +229,12 @@ class Agent:
 
     @property
     def dimension(self) -> int:
-        """d: how many numbers describe an arm, or how many actions without features were ever added."""
+        """How many numbers describe an action (d), or how many actions without features were ever added."""
         return self._model.dimension
 
     @property
     def schema(self) -> Schema | None:
-        """The features of an arm, if it was made with a schema."""
+        """The features of an action, if it was made with a schema."""
         return self._model.schema
 
     @property
@@ -409,13 +411,13 @@ class Agent:
 
     def policy(
         self,
-        contexts: Arms | None = None,
+        contexts: ActionsLike | None = None,
         *,
-        actions: Arms | None = None,
+        actions: ActionsLike | None = None,
         context: Any = None,
         slots: Slots | None = None,
     ) -> Array:
-        """The probabilities (K,) of the arms if `decide` were called now, or, for several slots, exposures.
+        """The probabilities (K,) of actions if `decide` were called now, or, for several slots, exposures.
 
         Nothing is drawn or changed. For "thompson" it is the policy under the parameter that the next
         decision will draw.
@@ -430,25 +432,25 @@ class Agent:
 
     def decide(
         self,
-        contexts: Arms | None = None,
+        contexts: ActionsLike | None = None,
         *,
-        actions: Arms | None = None,
+        actions: ActionsLike | None = None,
         context: Any = None,
         slots: Slots | None = None,
         names: Sequence[str] | None = None,
         note: DecisionNote | None = None,
     ) -> Decision:
-        """Draw an arm from a (K, d) array of contexts; K may change from call to call.
+        """Draw an action from a (K, d) array of contexts; K may change from call to call.
 
         actions: instead of contexts, the features of each action by name, if the agent has a schema: a list
             of dicts, {name: dict}, or a data frame (`Schema.encode`). If actions have no features, the names
             of those to choose from; by default all.
         context: the features that all actions share, by name.
-        slots: shows several arms: 3 is a set of three, [1.0, 0.63, 0.5] a ranking whose slots get this much
-            attention; by default the options' slots. `decision.actions` are the rows by slot, and
-            `decision.exposure` is the expected weight of every arm: proportional to its merit as far as slots
-            allow.
-        names: one for each arm; `decision.name` is then the name of the drawn one.
+        slots: shows several actions: 3 is a set of three, [1.0, 0.63, 0.5] a ranking whose slots get this
+            much attention; by default the options' slots. `decision.actions` are the rows by slot, and
+            `decision.exposure` is the expected weight of every action: proportional to its merit as far as
+            slots allow.
+        names: one for each action; `decision.name` is then the name of the drawn one.
         note: stored by a durable agent beside the decision. If it names the row of a baseline (a list of
             rows, where there are several slots), that is what is taken and learnt from.
         """
@@ -474,12 +476,12 @@ class Agent:
 
     def _arms(
         self,
-        contexts: Arms | None = None,
+        contexts: ActionsLike | None = None,
         names: Sequence[str] | None = None,
-        actions: Arms | None = None,
+        actions: ActionsLike | None = None,
         context: Any = None,
     ) -> tuple[Array | Coordinates, list[str] | None, Encoded | None]:
-        """The arms to choose from, as contexts (K, d) or coordinates (K,) of actions, and their names.
+        """The actions to choose from, as contexts (K, d) or coordinates (K,) of actions, and their names.
 
         The last result is what became of features that were given by name.
         """
@@ -518,7 +520,7 @@ class Agent:
         names: list[str] | None,
         note: DecisionNote | None,
     ) -> Decision:
-        """Inside a transaction: draw among checked arms, and write the decision."""
+        """Inside a transaction: draw among checked actions, and write the decision."""
         log, numbers = self._log, self._log.numbers
         propensity = taken = None
         if note is not None:
@@ -554,7 +556,7 @@ class Agent:
 
     def decide_many(
         self,
-        contexts: Sequence[Arms] | Array,
+        contexts: Sequence[ActionsLike] | Array,
         *,
         slots: Slots | None = None,
         names: Sequence[Sequence[str] | None] | None = None,
@@ -566,7 +568,7 @@ class Agent:
         decisions are those of B calls of `decide`; if one array is refused, no decision is made.
 
         slots: of every decision, as `decide` takes them.
-        names: of the arms of each decision, or None where they have none.
+        names: of the actions of each decision, or None where they have none.
         notes: stored by a durable agent beside each decision, or None where there is nothing to store.
         """
         with self._transaction:
@@ -599,7 +601,7 @@ class Agent:
                 self._scale.look(rows)
             for block in blocks[:1] if whole else blocks:
                 arms = len(block) if actions is None else len(actions.offered(block)[1])
-                text = f"must be at most as many as the {arms} arms of each decision"
+                text = f"must be at most as many as the {arms} actions of each decision"
                 require(most <= arms, "slots", text, most)
             plain = all(note is None or note.baseline is None for note in noted)
             if plain and self._model.can_draw_together(blocks, weights):
@@ -884,19 +886,19 @@ class Agent:
 
     def learn(
         self,
-        contexts: Arms,
+        contexts: ActionsLike,
         rewards: Iterable[float],
         *,
         weights: Iterable[float] | None = None,
         persons: Iterable[str | int] | None = None,
     ) -> None:
-        """Learn from a log: contexts (n, d) of arms that were shown elsewhere, and their rewards (n,).
+        """Learn from a log: contexts (n, d) of actions that were shown elsewhere, and their rewards (n,).
 
         weights: of the slots (n,) in which they were shown; by default 1.
 
         An agent whose actions have no features takes their names (n,) instead of contexts; one with a schema
-        also takes rows by name, each with all features, shared ones included. Each record counts
-        as if this agent had shown the arm: the privatizer bounds it and it will be released. If one record is
+        also takes rows by name, each with all features, shared ones included. Each record counts as if this
+        agent had shown the action: the privatizer bounds it and it will be released. If one record is
         refused, none is taken.
         """
         rows: Any
@@ -931,7 +933,7 @@ class Agent:
             self._warn(dict(enumerate(values)))
 
     def _enter_rows(self, rows: Any, rewards: Sequence[float], persons: Sequence[str | int | None]) -> None:
-        """Give records of arms that were shown elsewhere to the privatizer."""
+        """Give records of actions that were shown elsewhere to the privatizer."""
         first, prefix = self._log.numbers.next, self._log.prefix
         for place, (reward, person) in enumerate(zip(rewards, persons, strict=True)):
             context = context_of(rows, place, self.dimension)
@@ -1464,17 +1466,16 @@ class Agent:
 
         The first opening creates the agent and needs a dimension, a schema or actions. Later openings need
         only the place, and refuse a setting that differs from the stored one. Only a schema may append to the
-        stored one. Every call is on disk before it returns,
-        or has changed nothing. Only one process at a time can have it open: `close` it, or use it as a
-        context manager.
+        stored one. Every call is on disk before it returns, or has changed nothing. Only one process at a
+        time can have it open: `close` it, or use it as a context manager.
 
         name: which agent, if the database holds several; one process must open all of them.
         dimension, schema, actions, options, seed: as for `Agent`, like other keywords.
         budget: makes the agent private (`privacy.Budget`); ledger and noise key are in the same database. If
             there is a schema, its bounds follow from it and from `reward_range`, unless they are given. For
             an agent that is not private, `bounds` clip records before others get their sums.
-        window, default_reward: seconds after which `expire` gives up on a reward, and the reward learnt then;
-            they may change from one opening to the next.
+        window: seconds after which `expire` gives up on a reward; it may change from one opening to the next.
+        default_reward: the reward learnt then; it may change too.
         confirm: asks the peers whether this is the latest copy, before anything is sent
             (`privacy.refuse_old_copy`).
         """
@@ -1521,7 +1522,7 @@ class Agent:
             return
         actions = self._model.actions
         if actions is None:
-            raise InvalidInput("actions must be left out: this agent's arms have features")
+            raise InvalidInput("actions must be left out: this agent's actions have features")
         new = [name for name in names if name not in actions]
         require(not new, "actions", "must be ones that it has", new[:1], "add others once it is open")
 

@@ -81,7 +81,7 @@ _ALL = (
     Algorithm("linucb", "LinUCB, winner takes all, each agent alone", solver=Solver(rule=WINNER)),
     Algorithm(
         "minimum-share",
-        "each arm a floor of 0.02, the rest to LinUCB's winner (after Patil et al. 2020)",
+        "each action a floor of 0.02, the rest to LinUCB's winner (after Patil et al. 2020)",
         solver=Solver(rule=WINNER, floor=0.02),
     ),
 )

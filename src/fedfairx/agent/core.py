@@ -125,7 +125,7 @@ class Core:
     def _check_actions(self, step: steps.ActionsChanged) -> None:
         actions = self.model.actions
         if actions is None:
-            raise InvalidInput("actions must have been given when the agent was made: its arms have features")
+            raise InvalidInput("actions must be named when the agent is made: its actions have features")
         actions.changed(step.how, step.names)
 
     def _actions_changed(self, step: steps.ActionsChanged) -> None:

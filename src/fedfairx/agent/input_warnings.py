@@ -69,7 +69,7 @@ class ScaleWatch:
             return
         self.said = (
             f"contexts are longer than {self._limit:g}, far beyond what this agent's prior or confidence "
-            "expects: it will learn slowly or starve arms. Scale them (fedfairx.features.unit_ball, or "
+            "expects: it will learn slowly or starve actions. Scale them (fedfairx.features.unit_ball, or "
             "features with ranges), or give a prior with a smaller sd (rule='optimism': a confidence with a "
             "smaller parameter_norm)"
         )

@@ -154,7 +154,7 @@ class Model:
     def draw(
         self, rows: Any, weights: Weights, draws: Draws, memory: Array | None = None
     ) -> tuple[list[int], Array]:
-        """The arm in each slot for the next uniforms, which stay unused, and the values of a `Decision`.
+        """The action in each slot for the next uniforms, which stay unused, and the values of a `Decision`.
 
         rows: contexts (K, d), or coordinates (K,) of actions without features.
         memory: the learner's, or a copy that may be overwritten.
@@ -186,8 +186,8 @@ class Model:
         """`draw` for several slots, or one of another weight than 1."""
         arms, slots, learner, v = len(rows), len(weights), self.learner, self._as_array(weights)
         if slots > arms:
-            text = f"slots must be at most as many as the {arms} arms, got slots={slots}"
-            raise InvalidInput(f"{text}; where there are few arms, give decide(slots=…) fewer")
+            text = f"slots must be at most as many as the {arms} actions, got slots={slots}"
+            raise InvalidInput(f"{text}; where there are few actions, give decide(slots=…) fewer")
         values = np.empty(arms + (1 + slots) * self.dimension)
         work, shown = self._scratch(arms, slots)
         if self.optimism:
@@ -206,7 +206,7 @@ class Model:
         return drawn, values
 
     def can_draw_together(self, blocks: object, weights: Weights) -> bool:
-        """Whether `draw_together` can draw these: one slot, by a posterior, as many arms with features."""
+        """Whether `draw_together` can draw these: one slot, by a posterior, as many actions with features."""
         plain = self.actions is None and not self.optimism and self.uniforms_each == 1
         return weights is ONE and plain and isinstance(blocks, np.ndarray)
 
@@ -232,7 +232,7 @@ class Model:
         return self._weights[1]
 
     def _scratch(self, arms: int, slots: int = 0) -> tuple[Array, NDArray[np.int64]]:
-        """Scratch memory of the optimistic problem, or of `slots` slots, with the arms in them."""
+        """Scratch memory of the optimistic problem, or of `slots` slots, with the actions in them."""
         workspace = self._workspaces.get((arms, slots))
         if workspace is None:
             if len(self._workspaces) > MOST_WORKSPACES:  # or a K that never repeats would fill the memory

@@ -120,13 +120,14 @@ class Options(SharedOptions):
     algorithm: the rule, what is shared, and whether privately: a name of `fedfairx.algorithms()`.
     rule: how shares are computed: "expected-merit", "greedy" (the merit of the expected reward), "thompson"
         (the merit under a drawn parameter), or "optimism" (the paper's).
-    merit: what a reward is worth, one of `fedfairx.merit`; a steeper one gives the best arms more. By default
-        an arm that is better by 7 % of the reward range gets twice the share; the default range is (0, 1).
+    merit: what a reward is worth, one of `fedfairx.merit`; a steeper one gives the best actions more. By
+        default an action that is better by 7 % of the reward range gets twice the share; the default range is
+        (0, 1).
     schedule: when agents share, instead of the algorithm's own: a name or a `Schedule`.
     reward_range: (low, high) of all rewards, if known. It sets the defaults of merit and prior, and rewards
         outside are refused.
     prior: what is believed before the first reward (`Prior`), for every rule but "optimism".
-    minimum_share: the least share of every arm, in [0, 1).
+    minimum_share: the least share of every action, in [0, 1).
     slots: how many actions a decision shows, or the weight of every slot. Where slots have weights, the
         reward range must contain 0.
     confidence: the region that "optimism" chooses from; by default half the theorem's radius, as fitted to

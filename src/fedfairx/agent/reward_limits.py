@@ -113,9 +113,9 @@ class RewardLimits:
         if self._said or MUCH_SMALLER * expected <= size <= MUCH_LARGER * expected:
             return
         self._said = True
-        times, how, effect = MUCH_LARGER, "large", "one arm may get nearly all"
+        times, how, effect = MUCH_LARGER, "large", "one action may get nearly all"
         if size < expected:
-            times, how, effect = 1.0 / MUCH_SMALLER, "small", "all arms get nearly the same"
+            times, how, effect = 1.0 / MUCH_SMALLER, "small", "all actions get nearly the same"
         self.contradiction = (
             f"rewards are more than {times:g} times as {how} as this agent expects, and its merit is made "
             f"for the size it expects, so {effect}. Give reward_range=(low, high), which sets both, or a "

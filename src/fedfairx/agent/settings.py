@@ -1,4 +1,4 @@
-"""The settings of an agent as files and databases store them: its name, its arms and its options."""
+"""The settings of an agent as files and databases store them: its name, its actions and its options."""
 
 from __future__ import annotations
 

@@ -83,15 +83,15 @@ def in_block(index: int, error: InvalidInput) -> InvalidInput:
 
 
 def as_names(names: Sequence[str], arms: int) -> list[str]:
-    """Check that there is a name for each arm."""
+    """Check that there is a name for each action."""
     given = [] if isinstance(names, str) else list(names)
     text = all(isinstance(name, str) for name in given)
-    require(text and len(given) == arms, "names", f"must be {arms} strings, one for each arm", len(given))
+    require(text and len(given) == arms, "names", f"must be {arms} strings, one for each action", len(given))
     return given
 
 
 def as_baseline(given: object, arms: int, weights: Weights) -> int | list[int]:
-    """Check the row of a baseline's arm or, for several slots, its rows in their order."""
+    """Check the row of a baseline's action or, for several slots, its rows in their order."""
     several, slots = weights is not ONE, len(weights)
     rows: Any = given if several else [given]
     fits = isinstance(rows, list | tuple | np.ndarray) and len(rows) == slots

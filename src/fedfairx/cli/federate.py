@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fedfairx.federation.roster.terms import Terms
 
 
-#: What `init` takes of the description of arms, and of options.
+#: What `init` takes of the description of actions, and of options.
 ARMS = ("dimension", "features", "shared", "products")
 AGREED = (
     *("algorithm", "schedule", "reward_range", "merit", "minimum_share", "slots", "epsilon", "delta"),

@@ -28,7 +28,7 @@ class Mechanism(Output):
     """A mechanism, and what determines its number of releases; `Options` and `Bounds` describe other flags.
 
     agents: m, the number of agents that share.
-    dimension: d, the number of features of an arm.
+    dimension: d, the number of features of an action.
     horizon: T, the number of rounds.
     schedule: when agents share, such as paper:gap=50: a name that `fedfairx list schedules` shows.
     centred: clip records around the middle of a public box, contexts in [0, 1]^d/√d and rewards in [0, 1],

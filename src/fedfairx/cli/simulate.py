@@ -35,7 +35,7 @@ class Running:
     seeds: number of runs; their seeds count from 0.
     workers: number of threads; the results do not depend on it.
     points: number of rounds at which regret is recorded, evenly over the horizon.
-    exposure: also measure the arms' shares, and the weakest arm's share relative to its merit.
+    exposure: also measure the actions' shares, and the weakest action's share relative to its merit.
     baselines: also simulate the same agents alone, and with exact sums pooled every round.
     centring: the public point around which private records are clipped, the middle of the scenario's box or
         zero; --centring-context and the others set another.
@@ -116,7 +116,7 @@ def _centring(scenario: Scenario, running: Running, point: dict[str, Any]) -> An
 
 
 def _read_contexts(values: dict[str, Any]) -> None:
-    """If `contexts` names a file, replace it by the file's contexts, number of arms and dimension."""
+    """If `contexts` names a file, replace it by the file's contexts, number of actions and dimension."""
     text = values.get("contexts", CONTEXTS[0])
     if text in CONTEXTS or not Path(text).suffix:
         return  # `Scenario` reports unknown names
@@ -218,7 +218,7 @@ class Simulate(Output):
             weakest = result.weakest_share(window=None)[:, -1].mean()
             shares = "  ".join(f"{share:.3g}" for share in result.exposure.mean(axis=0))
             text.append(
-                f"the weakest arm got {weakest:.3g} of its share by merit; mean shares, best arm first:"
+                f"the weakest action got {weakest:.3g} of its share by merit; mean shares, best action first:"
             )
             text[-1] += f"\n{shares}"
         if len(results) > 1:

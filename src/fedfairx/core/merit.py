@@ -1,7 +1,7 @@
-"""Merit functions f: expected reward → merit > 0. An arm is shown in proportion to its merit.
+"""Merit functions f: expected reward → merit > 0. An action is shown in proportion to its merit.
 
 Everything downstream needs only log f and its slope (log f)' = f'/f, so that steepness 1 000 neither
-overflows nor loses an arm. Solanki et al., section 3.1: minimum merit γ > 0 and Lipschitz constant L.
+overflows nor loses an action. Solanki et al., section 3.1: minimum merit γ > 0 and Lipschitz constant L.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ DEFAULT_STEEPNESS = 10.0
 class Exponential:
     """f(μ) = exp(steepness · μ), the paper's choice with steepness 10 (section 5.1).
 
-    `Exponential.doubling(0.1)` states the steepness another way: an arm whose expected reward is 0.1 higher
-    gets twice the share.
+    `Exponential.doubling(0.1)` states the steepness another way: an action whose expected reward is 0.1
+    higher gets twice the share.
 
     >>> Exponential.doubling(0.1)
     Exponential(steepness=6.93147, 0.1 better doubles the share)

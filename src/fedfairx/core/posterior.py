@@ -6,7 +6,7 @@ records say. Decisions come from the likeliest ones. Intervals are averaged over
 sd and mean as if known, they would be too narrow while there are few rewards.
 
 Why λ follows σ and sd, instead of being fixed: with λ fixed an agent whose rewards hardly vary would soon be
-as sure of an arm that it has never seen, and starve it.
+as sure of an action that it has never seen, and starve it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Prior:
         never learn them.
 
     All are in units of the reward. The default is `Prior.for_merit`. A first guess that is wrong by a factor
-    of ten costs some tens of rounds; with `learn=False` it can starve an arm.
+    of ten costs some tens of rounds; with `learn=False` it can starve an action.
 
     >>> Prior(sd=1.0).ridge
     0.25
@@ -241,7 +241,7 @@ def posterior_mean_of_arms(inverse: Rows, packed: Rows, mean: Rows, ridge: float
 
 @stage
 def squared_width(contexts: Rows, arm: int, inverse: Rows, product: Rows) -> float:
-    """x_aᵀ V⁻¹ x_a: σ² times it is the posterior variance of the arm's mean.
+    """x_aᵀ V⁻¹ x_a: σ² times it is the posterior variance of the action's mean.
 
     contexts (K, d), inverse (d, d); product (d,) is workspace.
     """

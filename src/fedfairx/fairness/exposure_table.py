@@ -187,8 +187,8 @@ def exposure(
         takes until the verdict is certain.
     times: when each stretch of time begins, if decisions have a `stretch`.
 
-    >>> arms = [[1.0, 0.0], [0.0, 1.0]]
-    >>> log = [Logged([0.5, 0.5], t % 2, contexts=arms, reward=0.5) for t in range(30_000)]
+    >>> contexts = [[1.0, 0.0], [0.0, 1.0]]
+    >>> log = [Logged([0.5, 0.5], t % 2, contexts=contexts, reward=0.5) for t in range(30_000)]
     >>> [(row.name, row.verdict) for row in exposure(log, noise_sd=0.1).actions]
     [('action 0', 'within'), ('action 1', 'within')]
     """

@@ -31,11 +31,13 @@ class Federation:
 
     Call `end_round()` after each round; it synchronises when the schedule says so. An agent may skip rounds.
 
-    agents, dimension, horizon: number of agents, of features of an arm, and of rounds.
+    agents: how many there are.
+    dimension: how many numbers describe an action.
+    horizon: how many rounds they share in.
     options: how agents decide, learn and share, as one object, such as `Scenario.options` of a simulation. Or
-        give fields of `Options` as keywords: `algorithm`, a name of `fedfairx.algorithms()`, which sets the
-        rule, what is shared, and whether privately; `epsilon` and `delta` for private ones; `schedule`,
-        `reward_range`, `prior`, `minimum_share`, `partners`, `bounds`, and the others there.
+        give its fields as keywords; `Options` explains all.
+    algorithm: the rule, what is shared, and whether privately: a name of `fedfairx.algorithms()`.
+    epsilon, delta: for private algorithms.
     merit: one merit for all agents, or a sequence of one for each.
     seed: makes a repeatable simulation; see below.
 

@@ -21,7 +21,7 @@ SCALES = (None, "unit-ball")
 
 @dataclass(frozen=True)
 class Recorded:
-    """N recorded rounds of K arms with d features: an array (N, K, d).
+    """N recorded rounds of K actions with d features: an array (N, K, d).
 
     Each simulated round of each agent takes one of them at random, with replacement; rewards are simulated
     from θ*. scale="unit-ball" divides all contexts by the largest norm among them.
@@ -48,13 +48,13 @@ class Recorded:
         require(self.scale in SCALES, "scale", 'must be None or "unit-ball"', self.scale)
         given = as_floats(array)
         if given is None:
-            raise InvalidInput("recorded contexts must be numbers, shaped (rounds, arms, features)")
+            raise InvalidInput("recorded contexts must be numbers, shaped (rounds, actions, features)")
         contexts = given.copy()  # a private copy
         ok = contexts.ndim == 3 and contexts.size > 0
-        require(ok, "shape", "must be (rounds, arms, features), none of them 0", contexts.shape)
+        require(ok, "shape", "must be (rounds, actions, features), none of them 0", contexts.shape)
         bad = np.argwhere(~np.isfinite(contexts))
         if len(bad):
-            first = f"the first in round {bad[0, 0]}, arm {bad[0, 1]}"
+            first = f"the first in round {bad[0, 0]}, action {bad[0, 1]}"
             raise InvalidInput(
                 f"recorded contexts must be finite, got {len(bad)} values that are not, {first}"
             )
@@ -78,8 +78,8 @@ class Recorded:
         """Read a file.
 
         .npy: the array. .npz: its only array, or that named "contexts". .csv and .parquet (this one needs
-        pandas): one row for each arm of each round, columns "round", "arm" and then the features; rows in any
-        order, all numbers, the same arms in every round.
+        pandas): one row for each action of each round, columns "round", "arm" and then the features; rows in
+        any order, all numbers, the same actions in every round.
         """
         file = Path(path)
         require(file.suffix in FORMATS, "path", f"must end in {', '.join(FORMATS)}", str(file))
@@ -138,7 +138,7 @@ def _rounds(names: Sequence[str], rows: Array) -> Array:
     ordered = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
     if (count != arms.size).any() or (ordered[:, 1].reshape(-1, arms.size) != arms).any():
         raise InvalidInput(
-            f"must have the same arms in every round, each of them once, got {count.size} rounds of "
+            f"must have the same actions in every round, each of them once, got {count.size} rounds of "
             f"{count.min()} to {count.max()} rows, and {arms.size} arms"
         )
     return ordered[:, 2:].reshape(count.size, arms.size, -1)

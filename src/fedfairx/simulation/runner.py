@@ -98,11 +98,12 @@ class Result:
         return ["seed", *METRIC_NAMES.values(), "synchronisations"], rows
 
     def weakest_share(self, *, window: int | None = 1) -> Array:
-        """(seeds, points): what the weakest arm was shown over what it was due, in the last `window` points.
+        """(seeds, points): what the weakest action was shown over what it was due, in the last `window`.
 
-        `window` counts points of `rounds`; None is all the time since the start. Where arms stay, the weakest
-        is that with the smallest mean under the seed's θ* (under drift: as the run begins), and only rounds
-        with it count. Elsewhere it is the last rank, and only rounds with all arms count. NaN where none do.
+        `window` counts points of `rounds`; None is all the time since the start. Where actions stay, the
+        weakest is that with the smallest mean under the seed's θ* (under drift: as the run begins), and only
+        rounds with it count. Elsewhere it is the last rank, and only rounds with all actions count. NaN where
+        none do.
         """
         asked = self.shown.shape[2] > 0
         require(asked, "exposure", "must have been asked for, as simulate(…, exposure=True)", False)
@@ -175,7 +176,7 @@ def simulate(
         chosen = Options.given(options, **keywords)
     text = "must be left out of options, or be the scenario's"
     require(chosen.merit in (None, scenario.merit), "merit", text, chosen.merit)
-    text = "must be left out: a simulation shows one arm a round; agents (`Agent`) can show several"
+    text = "must be left out: a simulation shows one action a round; agents (`Agent`) can show several"
     require(chosen.slots == ONE, "slots", text, chosen.slots)
     text = "must be left out: in a simulation all records count alike; agents (`Agent`) can have one"
     require(chosen.half_life is None, "half_life", text, chosen.half_life)

@@ -31,32 +31,33 @@ class Scenario:
     """One simulated world. The defaults are the paper's section 5, as docs/paper/reproduction.md reads it.
 
     agents: how many there are, which all learn the same θ* (but for `distance`).
-    arms: how many they choose from, in a round where all are there.
-    dimension: how many numbers describe an arm.
+    arms: how many actions they choose from, in a round where all are there.
+    dimension: how many numbers describe an action.
     horizon: rounds, in each of which every agent chooses once.
-    contexts: what arms look like: a name, or `Recorded` ones (on the command line a file of them: .npy, .npz,
-        .csv or .parquet; FILE:scale=unit-ball scales them).
+    contexts: what actions look like: a name, or `Recorded` ones (on the command line a file of them: .npy,
+        .npz, .csv or .parquet; FILE:scale=unit-ball scales them).
     theta: the law of θ*, or its coordinates.
     noise: the law of the rewards' noise: Gaussian; uniform with the same sd ("bounded"); or with sd
         noise_sd·(0.5 + |mean|) ("heteroscedastic").
     noise_sd: the sd of the rewards' noise.
-    merit: what an expected reward is worth, by which arms are due their shares; one for all agents, or one
+    merit: what an expected reward is worth, by which actions are due their shares; one for all agents, or one
         for each.
-    presence: the probability that an arm but the first is there in a round.
-    newcomers: how many of the arms that stay join later, one by one, at even intervals.
+    presence: the probability that an action but the first is there in a round.
+    newcomers: how many of the actions that stay join later, one by one, at even intervals.
     delay: rounds that a reward takes, by the law of delays their mean.
     delays: the law of delays: geometric, or as many rounds for every reward ("fixed").
-    silent: how many of one-hot arms, the weakest (as the run begins), never have their rewards come.
+    silent: how many of one-hot actions, the weakest (as the run begins), never have their rewards come.
     drift: sd per round and coordinate of a random walk of θ* on the sphere.
     distance: of each agent's own θ* from the seed's, in a direction of its own; the paper has one for all.
 
     Contexts: "unit-ball" is x/√d with x uniform on [0, 1]^d, "raw" is that x itself (norms up to √d: the
-    theory and the sensitivity want 1), "unit-norm" is x/‖x‖, all redrawn for every arm, agent and round.
-    "persistent" arms stay: numbered 0 to K - 1, the same for all agents of a seed, their contexts drawn once
-    by the law of "unit-ball". "one-hot": they stay, and arm a is the unit vector e_a (dimension = arms).
-    θ* is uniform on [0, 1]^d, scaled to norm 1 ("uniform"), uniform on the sphere ("sphere"), uniform on
-    [0, 1]^d as it is ("box"), or what is given. With `presence` below 1 the number of arms is the same for
-    all agents in a round; of arms that stay or are recorded, each agent meets a uniformly random subset.
+    theory and the sensitivity want 1), "unit-norm" is x/‖x‖, all redrawn for every action, agent and round.
+    "persistent" actions stay: numbered 0 to K - 1, the same for all agents of a seed, their contexts drawn
+    once by the law of "unit-ball". "one-hot": they stay, and action a is the unit vector e_a (dimension =
+    arms). θ* is uniform on [0, 1]^d, scaled to norm 1 ("uniform"), uniform on the sphere ("sphere"), uniform
+    on [0, 1]^d as it is ("box"), or what is given. With `presence` below 1 the number of actions is the same
+    for all agents in a round; of actions that stay or are recorded, each agent meets a uniformly random
+    subset.
 
     >>> world = Scenario(agents=3, arms=4, dimension=2, horizon=1000)
     >>> world.parameter(seed=0).shape
@@ -108,13 +109,14 @@ class Scenario:
 
     def _check_arms(self) -> None:
         for name, fits, which in (
-            ("newcomers", self.arms_stay, "arms that stay"),
+            ("newcomers", self.arms_stay, "actions that stay"),
             ("silent", self.contexts == "one-hot", "one-hot contexts"),
         ):
             value = getattr(self, name)
             whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
             known = whole and 0 <= value < self.arms
-            require(known, name, f"must be an integer from 0 to {self.arms - 1}, one below the arms", value)
+            text = f"must be an integer from 0 to {self.arms - 1}, one below the actions"
+            require(known, name, text, value)
             require(value == 0 or fits, name, f"must be 0 without {which}", value)
         alone = self.newcomers == 0 or self.presence == 1
         require(alone, "newcomers", "must be 0 where presence is below 1", self.newcomers)
@@ -132,12 +134,12 @@ class Scenario:
         require(known, "contexts", f"must be one of {', '.join(CONTEXTS)}, or Recorded(…)", given)
         if self.contexts == "one-hot":
             fits = self.dimension == self.arms
-            text = f"must be the number of arms, {self.arms}, for one-hot contexts"
+            text = f"must be the number of actions, {self.arms}, for one-hot contexts"
             require(fits, "dimension", text, self.dimension)
 
     @property
     def arms_stay(self) -> bool:
-        """Whether arms are known by a number through the whole run."""
+        """Whether actions are known by a number through the whole run."""
         return self.contexts in ("persistent", "one-hot")
 
     @property
@@ -225,7 +227,7 @@ class Scenario:
         return np.asarray(common + self.distance * directions / np.linalg.norm(directions, axis=1)[:, None])
 
     def features(self, seed: int) -> Array:
-        """(K, d): the contexts of the arms that stay, of a seed.
+        """(K, d): the contexts of the actions that stay, of a seed.
 
         A subclass's own lie in [0, 1]^d/√d too, or it has its own `context_norm` and `centring`.
         """
@@ -235,7 +237,7 @@ class Scenario:
         return uniforms / math.sqrt(self.dimension)
 
     def arms_per_round(self) -> np.ndarray:
-        """(T,) how many arms are there in each round; the same for every seed."""
+        """(T,) how many actions are there in each round; the same for every seed."""
         if self.presence == 1.0:
             joined = np.arange(self.horizon, dtype=np.int64) * (self.newcomers + 1) // self.horizon
             return self.arms - self.newcomers + joined
@@ -257,7 +259,7 @@ def reward_range(scenario: Scenario) -> tuple[float, float]:
 
 
 def mean_range(scenario: Scenario) -> tuple[float, float]:
-    """The range of the arms' means over all θ* of the law; a given θ* counts by its norm."""
+    """The range of the actions' means over all θ* of the law; a given θ* counts by its norm."""
     norm = 1.0 if isinstance(scenario.theta, str) else math.hypot(*scenario.theta)
     if scenario.theta == "box" and scenario.contexts != "one-hot":
         norm = math.sqrt(scenario.dimension)
@@ -273,7 +275,7 @@ def _signed(scenario: Scenario) -> bool:
 
 
 def _quantiles(scenario: Scenario) -> tuple[float, float]:
-    """Quantiles: `BEYOND` of any arm's rewards lie below the first, of the best arm's above the second."""
+    """Quantiles: `BEYOND` of any action's rewards lie below the first, of the best's above the second."""
     rng = np.random.default_rng(20_240_614)
     step = max(1, CHUNK // (scenario.arms * scenario.dimension))
     parts = [_rewards(scenario, rng, min(step, ROUNDS - begin)) for begin in range(0, ROUNDS, step)]
@@ -282,7 +284,7 @@ def _quantiles(scenario: Scenario) -> tuple[float, float]:
 
 
 def _rewards(scenario: Scenario, rng: np.random.Generator, rounds: int) -> tuple[Array, Array]:
-    """Rewards of the first and of the best arm in `rounds` rounds, each with its own θ*."""
+    """Rewards of the first and of the best action in `rounds` rounds, each with its own θ*."""
     d = scenario.dimension
     contexts = _contexts(scenario, rng, rounds)
     theta = rng.normal(size=(rounds, d)) if _signed(scenario) else rng.random((rounds, d))
@@ -307,7 +309,7 @@ def _rewards(scenario: Scenario, rng: np.random.Generator, rounds: int) -> tuple
 
 
 def _contexts(scenario: Scenario, rng: np.random.Generator, rounds: int) -> Array:
-    """Contexts (rounds, K, d) by the scenario's law; of arms that stay, each round has arms of its own."""
+    """Contexts (rounds, K, d) by the scenario's law; where actions stay, each round has its own."""
     if isinstance(scenario.contexts, Recorded):
         records = scenario.contexts.contexts
         return np.asarray(records[rng.integers(len(records), size=rounds)])

@@ -391,7 +391,7 @@ class Journal:
             yield decision
 
     def decided(self, numbers: Sequence[int]) -> Iterator[Decision]:
-        """The decisions of these numbers; those that have lost their content have no arms."""
+        """The decisions of these numbers; those that have lost their content have no actions."""
         for at in range(0, len(numbers), SOME):
             some = numbers[at : at + SOME]
             question = f"{_DECISIONS} WHERE agent = ? AND seq IN ({marks(some)}) ORDER BY seq"

@@ -189,7 +189,7 @@ def outcome_rows(row: Row) -> tuple[Any, OutcomeRow | None]:
 
 
 def slots_text(decision: Decision, note: DecisionNote | None) -> str | None:
-    """Weights and arms of slots, and the note's baseline, as JSON; None for one slot of weight 1."""
+    """Weights and actions of slots, and the note's baseline, as JSON; None for one slot of weight 1."""
     if decision.weights is ONE:
         return None
     kept: dict[str, Any] = {"weights": decision.weights}

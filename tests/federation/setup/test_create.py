@@ -373,7 +373,7 @@ def test_init_tells_what_is_promised_and_what_joining_gains(
     few = told("--agents", "org1,org2", "--horizon", "10000")
     assert "what the record changes in later decisions" in few
     assert 'decide_from="released" is the strict mode, which covers that too' in few
-    assert "at 2 members, ε = 2, 10 000 decisions each (simulated: 10 arms" in few
+    assert "at 2 members, ε = 2, 10 000 decisions each (simulated: 10 actions" in few
     assert 'In the strict mode (decide_from="released"): none; ' in few
     assert "Warning: the expected gain over deciding alone is less than a tenth: consider a larger ε" in few
     many = told("--agents", ",".join(f"org{i}" for i in range(12)), "--epsilon", "8")

@@ -63,7 +63,7 @@ EXACT_NORM = 10.0
 class Terms:
     """The terms of a federation. Defaults are resolved at once, so that all members have the same values.
 
-    dimension: number of features of an arm, if they have no names.
+    dimension: number of features of an action, if they have no names.
     schema: the features by name (`features.Schema`), the same for all members, instead of a dimension.
     agents: number of members for which the schedule is made; later members change neither schedule nor noise.
     horizon: number of a member's rounds for which the schedule is made; a round is a decision with all its

@@ -108,7 +108,7 @@ class Privatizer(Protocol):
         """Add one record to the open leaf. A private one accepts any number: a refusal would reveal it.
 
         person: id of the record's person; required if the records of a person are bounded, refused if not.
-        weight: of the slot that the arm was shown in; the clipped context is multiplied by it.
+        weight: of the slot that the action was shown in; the clipped context is multiplied by it.
         """
 
     def release(self, number: int | None = None) -> Release:
