@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedfairx.cli.main import VERBS as GROUPS
 from fedfairx.cli.main import main
 from fedfairx.errors import InvalidInput
 from fedfairx.privacy import Bounds
@@ -42,10 +43,43 @@ def test_every_verb_has_help_with_an_example(verb: str, capsys: pytest.CaptureFi
     assert f"example:\n  fedfairx {verb}" in capsys.readouterr().out
 
 
-def test_no_verb_is_a_usage_error(capsys: pytest.CaptureFixture[str]):
+def test_without_a_verb_all_are_listed_in_one_line_each(capsys: pytest.CaptureFixture[str]):
+    assert main([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert capsys.readouterr().out.splitlines() == lines
+    for group, verbs in GROUPS.items():
+        start = lines.index(f"{group}:") + 1
+        assert [line.split()[0] for line in lines[start : start + len(verbs)]] == list(verbs)
+        assert all(len(line.split()) > 3 for line in lines[start : start + len(verbs)])
+    assert max(map(len, lines)) <= 80
+    assert main(["federate"]) == 0
+    assert "usage: fedfairx federate" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["dmeo"], "fedfairx has no command dmeo: did you mean demo? See `fedfairx --help`"),
+        (["--verison"], "fedfairx has no flag --verison: did you mean --version? See `fedfairx --help`"),
+        (["xyz"], "fedfairx has no command xyz. See `fedfairx --help`"),
+        (["demo", "--prot", "8"], "fedfairx demo has no flag --prot: did you mean --port? See"),
+        (["serve", "--prot=8"], "fedfairx serve has no flag --prot: did you mean --port? See"),
+        (["federate", "chekc"], "fedfairx federate has no command chekc: did you mean check? See"),
+        (["federate", "demo", "--agnets", "3"], "fedfairx federate demo has no flag --agnets: did you mean"),
+        (["warm", "soup"], "fedfairx warm takes no argument soup. See `fedfairx warm --help`"),
+        (["federate", "init"], "the following arguments are required: --agents, --out. See"),
+    ],
+)
+def test_a_misspelt_name_is_told_the_one_it_is_close_to(
+    argv: list[str], says: str, capsys: pytest.CaptureFixture[str]
+):
     with pytest.raises(SystemExit) as stopped:
-        main([])
-    assert stopped.value.code == 2
+        main(argv)
+    out, err = capsys.readouterr()
+    assert (stopped.value.code, out, len(err.splitlines())) == (2, "", 1)
+    assert err.startswith(f"fedfairx: {says}")
 
 
 def test_version(capsys: pytest.CaptureFixture[str]):

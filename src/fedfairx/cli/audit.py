@@ -10,9 +10,9 @@ from fedfairx.cli.privacy import Mechanism
 
 @dataclass(frozen=True, kw_only=True)
 class Audit(Mechanism):
-    """Attack the privacy of agents as configured, and compare the findings with the claim. Exits 1 when a
-    finding contradicts the claim and a second run with fresh keys confirms it. An audit can refute a claim
-    but never prove one; it calls one in a million correct configurations false.
+    """Attack the privacy of agents, and compare findings with the claim. Exits 1 when a finding contradicts
+    the claim and a second run with fresh keys confirms it. An audit can refute a claim but never prove one;
+    it calls one in a million correct configurations false.
 
         fedfairx audit --mechanism blt --epsilon 2 --delta 1e-6
         fedfairx audit --epsilon 2 --centred

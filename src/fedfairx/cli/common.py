@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import inspect
 import json
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from fedfairx.errors import InvalidInput
 from fedfairx.util.config import Setting, settings_of
@@ -22,7 +23,10 @@ FIGURES = (".png", ".svg", ".pdf")
 
 
 class VerbParser(argparse.ArgumentParser):
-    """The parser of a command. It adds its flags on first use, so that unused commands cost nothing."""
+    """The parser of a command. It adds its flags on first use, so that unused commands cost nothing.
+
+    An error is one line, with the name that a misspelt one is close to.
+    """
 
     fill: Callable[[argparse.ArgumentParser], None] | None = None
 
@@ -34,7 +38,34 @@ class VerbParser(argparse.ArgumentParser):
         return self
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        return super(VerbParser, self.filled()).parse_known_args(args, namespace)
+        found, unknown = super(VerbParser, self.filled()).parse_known_args(args, namespace)
+        if unknown:
+            flag = next((each.partition("=")[0] for each in unknown if each.startswith("-")), None)
+            if flag is None:
+                self.error(f"{self.prog} takes no argument {unknown[0]}")
+            self.error(f"{self.prog} has no flag {flag}{_meant(flag, self._option_string_actions)}")
+        return found, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Only commands have choices here: those of flags are checked by `Setting.read`."""
+        if action.choices is not None and value not in action.choices:
+            self.error(f"{self.prog} has no command {value}{_meant(value, action.choices)}")
+
+    def error(self, message: str) -> NoReturn:
+        end = "" if message.endswith("?") else "."
+        self.exit(2, f"fedfairx: {message}{end} See `{self.prog} --help`\n")
+
+
+def print_help(parser: argparse.ArgumentParser) -> int:
+    """What a command does of which a part is left out."""
+    parser.print_help()
+    return 0
+
+
+def _meant(name: str, names: Iterable[str]) -> str:
+    """The name that a misspelt one is close to, as a question; nothing if there is none."""
+    close = difflib.get_close_matches(name, list(names), n=1)
+    return f": did you mean {close[0]}?" if close else ""
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -60,19 +91,21 @@ class Verb:
         return ()
 
     @classmethod
-    def add_to(cls, verbs: Any, name: str) -> None:
-        """Add this command to the subparsers of another one."""
+    def add_to(cls, verbs: Any, name: str) -> str:
+        """Add this command to the subparsers of another one; return its first sentence."""
         summary, example, *_ = inspect.cleandoc(cls.__doc__ or "").split("\n\n")
         summary = " ".join(summary.split())
+        first = summary.partition(". ")[0].rstrip(".")
         parser: VerbParser = verbs.add_parser(
             name,
-            help=summary.partition(". ")[0].rstrip("."),
+            help=first,
             description=textwrap.fill(summary, 100),
             epilog=f"example:\n{textwrap.indent(textwrap.dedent(example), '  ')}",
             formatter_class=_Help,
         )
         parser.set_defaults(run=lambda args: cls.read(args).run())
         parser.fill = cls.fill
+        return first
 
     @classmethod
     def fill(cls, parser: argparse.ArgumentParser) -> None:

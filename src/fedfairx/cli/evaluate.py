@@ -50,10 +50,10 @@ READERS[Alternative] = alternative, ((str, NONE),)
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate(Output):
-    """Estimate what other settings would have earned and shown in logged decisions. It only reads, and works
-    beside a running service. Settings that are not given are those of the log's agent; an export has none,
-    and there they are the defaults. Settings are replayed: at each decision, what an agent would do that has
-    learnt the log so far.
+    """Estimate from a log what other settings would have earned and shown. It only reads, and works beside a
+    running service. Settings that are not given are those of the log's agent; an export has none, and there
+    they are the defaults. Settings are replayed: at each decision, what an agent would do that has learnt the
+    log so far.
 
         fedfairx evaluate --data DIR
         fedfairx evaluate --data DIR --merit doubling:0.1 --against merit=doubling:0.2,minimum_share=0.05

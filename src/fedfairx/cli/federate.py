@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fedfairx.agent.algorithms import algorithm
 from fedfairx.agent.options import SECURE, Options
-from fedfairx.cli.common import Output, Verb
+from fedfairx.cli.common import Output, Verb, print_help
 from fedfairx.core.slates import ONE
 from fedfairx.demo.federation import Demo
 from fedfairx.errors import InvalidInput, require
@@ -454,7 +454,7 @@ class Key(Verb):
 
 @dataclass(frozen=True, kw_only=True)
 class Federate(Verb):
-    """Create, amend and check the files of a federation of organisations, or run a demonstration.
+    """Create, amend and check a federation of organisations, or watch one.
     docs/howto/found-a-federation.md is a step-by-step guide.
 
         fedfairx federate init --agents org1,org2,org3 --out federation
@@ -466,7 +466,8 @@ class Federate(Verb):
 
     @classmethod
     def fill(cls, parser: argparse.ArgumentParser) -> None:
-        parts = parser.add_subparsers(dest="part", metavar="WHAT", required=True, help="what to do")
+        parser.set_defaults(run=lambda _: print_help(parser))
+        parts = parser.add_subparsers(dest="part", metavar="WHAT", help="what to do")
         for kind in (Init, Bucket, Check, Confirm, Amend, Renew, Key, Demo):
             kind.add_to(parts, kind.__name__.lower())
 

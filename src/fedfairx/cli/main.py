@@ -10,42 +10,58 @@ import pkgutil
 import sys
 from collections.abc import Sequence
 
-from fedfairx.cli.common import VerbParser
+from fedfairx.cli.common import VerbParser, print_help
 from fedfairx.errors import FedFairXError, MissingLibrary
 
-#: The class of each command, imported when the parser is made.
+#: The class of each command by group, imported when the parser is made.
 VERBS = {
-    "list": "cli.list:List",
-    "simulate": "cli.simulate:Simulate",
-    "reproduce": "cli.reproduce:Reproduce",
-    "plot": "cli.reproduce:Plot",
-    "calibrate": "cli.calibrate:Calibrate",
-    "privacy": "cli.privacy:Privacy",
-    "audit": "cli.audit:Audit",
-    "serve": "cli.serve:Serve",
-    "keys": "cli.keys:Keys",
-    "verify": "cli.verify:Verify",
-    "rollback": "cli.rollback:RollBack",
-    "evaluate": "cli.evaluate:Evaluate",
-    "demo": "demo.service:Demo",
-    "federate": "cli.federate:Federate",
-    "warm": "cli.warm:Warm",
+    "See it run": {"demo": "demo.service:Demo"},
+    "Services": {
+        "serve": "cli.serve:Serve",
+        "keys": "cli.keys:Keys",
+        "verify": "cli.verify:Verify",
+        "rollback": "cli.rollback:RollBack",
+        "warm": "cli.warm:Warm",
+    },
+    "Federations and privacy": {
+        "federate": "cli.federate:Federate",
+        "privacy": "cli.privacy:Privacy",
+        "audit": "cli.audit:Audit",
+    },
+    "Logs and simulations": {
+        "evaluate": "cli.evaluate:Evaluate",
+        "simulate": "cli.simulate:Simulate",
+        "list": "cli.list:List",
+    },
+    "The paper": {
+        "reproduce": "cli.reproduce:Reproduce",
+        "plot": "cli.reproduce:Plot",
+        "calibrate": "cli.calibrate:Calibrate",
+    },
 }
+WIDEST = 9  # letters of a command
 EXIT_REFUSED = 2
 EXIT_INTERRUPTED = 130
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of all commands; each adds its flags when it is used."""
-    top = argparse.ArgumentParser(
+def parser() -> VerbParser:
+    """The parser of all commands; each adds its flags when it is used. Without a command it prints help."""
+    top = VerbParser(
         prog="fedfairx",
-        description="Fair, private, federated contextual bandits.",
+        usage="fedfairx VERB [--flags]",
         epilog="`fedfairx VERB --help` shows the flags of a command, with examples.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action=_Version, nargs=0, help="print the version")
-    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=VerbParser)
-    for name, place in VERBS.items():
-        pkgutil.resolve_name(f"fedfairx.{place}").add_to(verbs, name)
+    top.set_defaults(run=lambda _: print_help(top))
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", prog="fedfairx", help=argparse.SUPPRESS)
+    lines = ["Fair, private, federated contextual bandits."]
+    for group, places in VERBS.items():
+        lines += ["", f"{group}:"]
+        for name, place in places.items():
+            summary = pkgutil.resolve_name(f"fedfairx.{place}").add_to(verbs, name)
+            lines.append(f"  {name:{WIDEST}}  {summary}")
+    top.description = "\n".join(lines)
     return top
 
 

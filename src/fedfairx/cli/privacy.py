@@ -84,8 +84,8 @@ PRACTICAL_SHIFT = Options.shift  # an agent's default, in sd of the aggregate
 
 @dataclass(frozen=True, kw_only=True)
 class Privacy(Mechanism):
-    """Calculate releases, μ, noise, shift and radius of a privacy budget for each mechanism, and the expected
-    gain of joining.
+    """Calculate the noise of a privacy budget, and the gain of joining. For each mechanism it prints the
+    releases, μ, noise, shift and radius.
 
         fedfairx privacy --agents 10 --horizon 100000 --epsilon 2
         fedfairx privacy --agents 30 --horizon 10000 --epsilon 4 --decide-from released

@@ -47,8 +47,8 @@ class Plot(Output):
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduce(Plot):
-    """Run the paper's experiments, then ours, and write figures and a report, which grows as experiments are
-    complete. Stored results are not computed again: a run that was stopped continues where it ended.
+    """Run the paper's experiments, then ours, and write a report. It has figures, and grows as experiments
+    are complete. Stored results are not computed again: a run that was stopped continues where it ended.
 
         fedfairx reproduce all --out results
         fedfairx reproduce exp1 exp3 --quick

@@ -14,7 +14,7 @@ from fedfairx.util.config import Scope
 
 @dataclass(frozen=True, kw_only=True)
 class Serve(Verb):
-    """Serve decisions over HTTP; each is on disk before it is acknowledged. Without an API key only requests
+    """Serve decisions over HTTP. Each is on disk before it is acknowledged. Without an API key only requests
     from this machine are answered. Every setting can also be given in the environment (--port as
     FEDFAIRX_PORT) or in a TOML file (port = 8000). Without settings of an agent it serves the agents that it
     has, and requests can make others.

@@ -166,8 +166,8 @@ def _regrets(result: Result) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Simulate(Output):
-    """Simulate your own scenario, and compare with learning alone and perfect pooling. Every setting is a
-    flag and a key of a TOML file, whose tables are named below; flags override the file.
+    """Simulate a scenario of your own. It is compared with learning alone and with perfect pooling. Every
+    setting is a flag and a key of a TOML file, whose tables are named below; flags override the file.
 
         fedfairx simulate --agents 5 --horizon 20000 --algorithm priv-fairx-bayes --epsilon 2
         fedfairx simulate --algorithm fairx-bayes --prior-sd 1 --prior-noise-sd 0.1 --prior-learn no

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Verify(Output):
-    """Check the checksums and the hash chain of everything that durable agents have stored. Exits 1 and names
-    the first damaged row when one was changed, removed, inserted or moved. It only reads, and works beside
-    a running service. Whoever can write to the database can also rewrite a whole log: write down the printed
-    head, which is the digest of the last row, to detect that.
+    """Check everything that durable agents have stored. Rows have checksums and a hash chain: it exits 1 and
+    names the first damaged row when one was changed, removed, inserted or moved. It only reads, and works
+    beside a running service. Whoever can write to the database can also rewrite a whole log: write down the
+    printed head, which is the digest of the last row, to detect that.
 
         fedfairx verify --data DIR
         fedfairx verify --data agent.db --agent north --json

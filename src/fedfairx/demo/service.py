@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Demo(Verb):
-    """Start a service with simulated traffic, and watch it learn to be fair. Each order goes to one of eight
+    """Watch a service with simulated traffic learn to be fair. Each order goes to one of eight
     couriers nearby. Every 400 orders a courier leaves and another joins. Whether an order arrived in time is
     known 300 to 900 orders later, and of 8 % never. Everything runs on this machine and is deleted
     afterwards.
