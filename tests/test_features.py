@@ -249,6 +249,52 @@ def test_frames_are_as_dicts(data: st.DataObject, schema: Schema) -> None:
         assert own.contexts[0].tobytes() == expected.contexts[0].tobytes()
 
 
+def test_names_come_from_a_frame() -> None:
+    rows = {"price": [4.0, 9.0], "new": [True, False]}
+    schema = Schema({"price": (0, 10), "new": bool})
+    agent, names = ffx.Agent(schema=schema, seed=0), ["soup", "roast"]
+    frames = {
+        "index": pd.DataFrame(rows, index=names),
+        "column": pd.DataFrame({**rows, "name": names}),
+        "both": pd.DataFrame({**rows, "name": names}, index=["x", "y"]),
+        "polars": pl.DataFrame({**rows, "name": names}),
+    }
+    for frame in frames.values():
+        for decision in (
+            agent.decide(frame),
+            agent.decide(actions=frame),
+            *agent.decide_many([frame, {"actions": frame}]),
+        ):
+            assert decision.name == names[decision.action]
+        assert agent.decide(frame, names=["a", "b"]).name in ("a", "b")
+    unnamed = (pd.DataFrame(rows), pd.DataFrame(rows, index=[7, 9]), pl.DataFrame(rows))
+    assert [agent.decide(frame).name for frame in unnamed] == [None, None, None]
+    with pytest.raises(InvalidInput, match="names must be 2 strings, one for each arm"):
+        agent.decide(pd.DataFrame({**rows, "name": ["soup", None]}))
+
+
+def test_a_name_that_is_a_feature_is_no_name() -> None:
+    agent = ffx.Agent(schema=Schema({"name": ["long", "short"], "price": (0, 1)}), seed=0)
+    frame = pd.DataFrame({"name": ["long", "short"], "price": [0.1, 0.2]})
+    assert agent.decide(frame).name is None
+    assert agent.decide(frame.set_axis(["soup", "roast"])).name in ("soup", "roast")
+    assert agent.unknown_values == {}
+
+
+def test_frames_of_numbers_and_of_names_alone() -> None:
+    rows, names = {"a": [0.1, 0.2], "b": [0.3, 0.1]}, ["soup", "roast"]
+    named = pd.DataFrame({"name": names, **rows})
+    numbers, plain = ffx.Agent(2, seed=0), np.array([[0.1, 0.3], [0.2, 0.1]])
+    for frame in (named, named.set_index("name"), pl.DataFrame({"name": names, **rows})):
+        decision = numbers.decide(frame)
+        assert decision.name == names[decision.action]
+        np.testing.assert_array_equal(numbers.policy(frame), numbers.policy(plain))
+    agent = ffx.Agent(actions=["bread", *names], seed=0)
+    assert {agent.decide(named).name for _ in range(40)} == set(names)
+    with pytest.raises(InvalidInput, match="actions must have a column `name`, or an index of text"):
+        agent.decide(pd.DataFrame(rows))
+
+
 def test_numbers_alone_are_encoded_bit_for_bit() -> None:
     """To [-1, 1], a constant, divided by the root of their number."""
     rng, low, high = np.random.default_rng(0), np.array([0.0, 1.0, -7.3]), np.array([10.0, 5.0, 0.2])

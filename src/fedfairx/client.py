@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, ca
 from urllib.parse import quote, urlencode
 
 from fedfairx.errors import FedFairXError, InvalidInput, needs, require
+from fedfairx.util.frames import is_frame, names_in, rows_of, without_names
 
 if TYPE_CHECKING:
     import ssl
@@ -24,12 +25,15 @@ if TYPE_CHECKING:
     import httpx
 
 AGAIN = (408, 429, 502, 503, 504)  # statuses of a service or a proxy after which a retry may succeed
+ELSEWHERE = (502, 503, 504)  # those after which it may succeed at another address
 PAUSE = 0.1  # seconds before the first retry; each pause is about twice the one before
 LONGEST = 5.0
 AGENTS = "/v1/agents"
 
-Actions = Sequence[Mapping[str, Any] | str]
-Contexts = Sequence[Sequence[float]] | Sequence[str]
+#: Contexts (K, d), names of actions, or features by name (dicts, {name: dict}, a frame), as for `Agent`.
+Arms = Sequence[Any] | Mapping[str, Any] | Any
+ARGUMENTS = {"contexts", "actions", "context", "excluded", "baseline", "slots"}  # of a decision
+OFFER = {"id", "features", "group"}  # what the service takes for one action
 #: An action, by its name or its index; of several slots, a list in their order.
 Baseline = str | int | Sequence[str | int]
 #: By action (its name or its index), or in the order of slots. None withdraws one that nobody saw.
@@ -132,19 +136,23 @@ class AsyncClient:
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         key: str | None = None,
         *,
         agent: str | None = None,
         timeout: float = 10.0,
         retries: int = 5,
     ) -> None:
+        urls = [url] if isinstance(url, str) else list(url)
+        require(bool(urls), "url", "must be at least one address", 0)
+        self._urls = [each.rstrip("/") for each in urls]
+        self._place = 0  # of the address that answered last
+        self._model: dict[str, Any] | None = None  # of `_described`
         self._agent = "" if agent is None else f"{AGENTS}/{_quoted(agent)}"
         self._options: dict[str, Any] = {
-            "base_url": url.rstrip("/"),
             "headers": {} if key is None else {"authorization": f"Bearer {key}"},
             "timeout": timeout,
-            "verify": _certificates(url),
+            "verify": _certificates(urls),
         }
         self._retries = retries
         with needs("client"):
@@ -157,30 +165,37 @@ class AsyncClient:
 
     async def decide(
         self,
-        contexts: Contexts | None = None,
+        contexts: Arms | None = None,
         *,
-        actions: Actions | None = None,
-        context: Mapping[str, Any] | None = None,
+        actions: Arms | None = None,
+        context: Any = None,
         excluded: Sequence[str | int] = (),
         baseline: Baseline | None = None,
         slots: int | Sequence[float] | None = None,
         key: str | None = None,
     ) -> RemoteDecision:
-        """Choose an action. Give contexts (K, d), or `actions`, each with an id, features and maybe a group.
+        """Choose an action. Give contexts (K, d) or `actions` as `Agent.decide` takes them.
+
+        Actions are a list of dicts with features, {name: dict}, or a data frame of pandas or polars, whose
+        column `name` or index of text has the names; rows without a name are called "0", "1" and so on. A
+        dict may also be {"id": …, "features": …, "group": …}. Of a frame those columns are sent that the
+        service has as features, which it is asked for once.
 
         `context` has the features that all actions share, by name, if the service has shared ones.
         If the service's actions have no features, give the names of some, or nothing for all of them. `slots`
         shows several actions, as `Agent.decide` does. `baseline` is what you would show: an action, or a list
         of them in the order of slots.
         """
-        body = _request(contexts, actions, context, excluded, baseline, slots)
+        body = await self._request(contexts, actions, context, excluded, baseline, slots)
         return _decision(await self._ask("POST", "/v1/decisions", body, key or str(uuid.uuid4())))
 
-    async def decide_many(
-        self, requests: Sequence[Mapping[str, Any]], *, key: str | None = None
-    ) -> list[RemoteDecision]:
-        """Make several decisions, each request a mapping with the arguments of `decide`: all, or none."""
-        body = {"decisions": [_request(**request) for request in requests]}
+    async def decide_many(self, requests: Sequence[Arms], *, key: str | None = None) -> list[RemoteDecision]:
+        """Make several decisions: all, or none.
+
+        requests: for each a mapping with the arguments of `decide`, or what that takes as its first one.
+        """
+        asked: list[Any] = [each if _is_request(each) else {"contexts": each} for each in requests]
+        body = {"decisions": [await self._request(**each) for each in asked]}
         made = await self._ask("POST", "/v1/decisions/batch", body, key or str(uuid.uuid4()))
         return [_decision(one) for one in made["decisions"]]
 
@@ -290,27 +305,85 @@ class AsyncClient:
         """Read a path, such as "/v1/decisions", of the client's agent, with a query such as {"limit": 10}."""
         return await self._ask("GET", f"{path}?{urlencode(query)}" if query else path)
 
+    async def _request(
+        self,
+        contexts: Arms | None = None,
+        actions: Arms | None = None,
+        context: Any = None,
+        excluded: Sequence[str | int] = (),
+        baseline: Baseline | None = None,
+        slots: int | Sequence[float] | None = None,
+    ) -> dict[str, Any]:
+        """The body of a request for a decision."""
+        body: dict[str, Any] = {}
+        require(contexts is None or actions is None, "contexts", "must be left out beside actions", "both")
+        offered: Any = contexts if actions is None else actions
+        if is_frame(offered):
+            body |= await self._rows(offered, alone=context is not None)
+        elif offered is not None:
+            body |= _offer(offered, named=actions is not None)
+        if context is not None:
+            body["context"] = _features(context)
+        if len(excluded):
+            body["excluded"] = list(excluded)
+        if baseline is not None:
+            body["baseline"] = baseline if isinstance(baseline, str | int) else list(baseline)
+        if slots is not None:
+            body["slots"] = slots if isinstance(slots, int) else [float(weight) for weight in slots]
+        return body
+
+    async def _rows(self, frame: Any, *, alone: bool) -> dict[str, Any]:
+        """The actions of a frame, by what the service's actions have; `alone` without shared features."""
+        if self._model is None:
+            self._model = await self.get("/v1/model")
+        features, schema = self._model["features"], self._model["schema"]
+        names = names_in(frame, features)
+        if self._model["actions"]:
+            text = "must have a column `name`, or an index of text"
+            require(names is not None, "actions", text, "a frame with neither")
+            return {"actions": names}
+        if schema is None:
+            columns = list(without_names(frame).columns)
+        else:
+            columns = [each["name"] for each in schema["features"] if not (alone and each["shared"])]
+            for name in columns:
+                if name not in frame.columns:
+                    raise InvalidInput(f"actions must have every feature, got no column {name}")
+        rows: list[Any] = [[_plain(value) for value in row] for row in rows_of(frame, columns)]
+        if schema is None and names is None:
+            return {"contexts": rows}
+        if schema is not None:
+            rows = [dict(zip(columns, row, strict=True)) for row in rows]
+        ids = map(str, range(len(rows))) if names is None else names
+        return {"actions": [{"id": name, "features": row} for name, row in zip(ids, rows, strict=True)]}
+
     async def _ask(self, method: str, path: str, body: Any = None, key: str | None = None) -> Any:
         """Send a request until it is answered or there are no retries left; return the answer's content.
 
-        Pauses are random, so that clients do not retry at the same time.
+        After an address that does not answer comes the next one, and a pause after all of them. Pauses are
+        random, so that clients do not retry at the same time.
         """
         import httpx
 
         if self._agent and path.startswith("/v1/") and not path.startswith(AGENTS):
             path = self._agent + path.removeprefix("/v1")
         headers = {} if key is None else {"idempotency-key": key}
-        wait, pause = 0.0, PAUSE
-        for _ in range(self._retries + 1):
+        wait, pause, count = 0.0, PAUSE, len(self._urls)
+        for attempt in range(1, (self._retries + 1) * count + 1):
             response: httpx.Response | None = None
-            failure = ""
+            failure, place = "", self._place
             try:
-                response = await self._send(wait, method=method, url=path, json=body, headers=headers)
+                url = self._urls[place] + path
+                response = await self._send(wait, method=method, url=url, json=body, headers=headers)
                 if response.status_code not in AGAIN:
                     break
             except httpx.TransportError as error:
                 failure = type(error).__name__
-            wait, pause = pause * random.uniform(0.5, 1.5), min(2 * pause, LONGEST)
+            if response is None or response.status_code in ELSEWHERE:
+                self._place = (place + 1) % count
+            wait = 0.0
+            if attempt % count == 0:
+                wait, pause = pause * random.uniform(0.5, 1.5), min(2 * pause, LONGEST)
         if response is None:
             raise ServiceError(0, "unreached", f"The service could not be reached ({failure}).")
         if response.is_success:
@@ -340,30 +413,45 @@ class AsyncClient:
         await self.aclose()
 
 
-def _request(
-    contexts: Contexts | None = None,
-    actions: Actions | None = None,
-    context: Mapping[str, Any] | None = None,
-    excluded: Sequence[str | int] = (),
-    baseline: Baseline | None = None,
-    slots: int | Sequence[float] | None = None,
-) -> dict[str, Any]:
-    body: dict[str, Any] = {}
-    if contexts is not None and len(contexts) and all(isinstance(row, str) for row in contexts):
-        contexts, actions = None, cast("Sequence[str]", contexts)  # names, as `Agent.decide` takes them
-    if contexts is not None:
-        body["contexts"] = [[float(number) for number in row] for row in contexts]
-    if actions is not None:
-        body["actions"] = [action if isinstance(action, str) else dict(action) for action in actions]
-    if context is not None:
-        body["context"] = dict(context)
-    if len(excluded):
-        body["excluded"] = list(excluded)
-    if baseline is not None:
-        body["baseline"] = baseline if isinstance(baseline, str | int) else list(baseline)
-    if slots is not None:
-        body["slots"] = slots if isinstance(slots, int) else [float(weight) for weight in slots]
-    return body
+def _is_request(given: object) -> bool:
+    """Whether it has the arguments of `decide`, and is not {name: features}."""
+    return isinstance(given, Mapping) and given.keys() <= ARGUMENTS
+
+
+def _offer(given: Any, *, named: bool) -> dict[str, Any]:
+    """Actions as the service takes them; rows of numbers are contexts unless they are `named` actions."""
+    if isinstance(given, Mapping):
+        return {"actions": [{"id": name, "features": _features(row)} for name, row in given.items()]}
+    rows = list(given)
+    if rows and all(isinstance(row, str) for row in rows):
+        return {"actions": rows}
+    if named or any(isinstance(row, Mapping) or hasattr(row, "to_dict") for row in rows):
+        return {"actions": [_action(row, index) for index, row in enumerate(rows)]}
+    return {"contexts": [[float(number) for number in row] for row in rows]}
+
+
+def _action(row: Any, index: int) -> Any:
+    """One action, by its name or with its features."""
+    if isinstance(row, str):
+        return row
+    if isinstance(row, Mapping) and "id" in row and row.keys() <= OFFER:
+        return dict(row) | ({"features": _features(row["features"])} if "features" in row else {})
+    return {"id": str(index), "features": _features(row)}
+
+
+def _features(row: Any) -> Any:
+    """The features of an action, or of a situation, as plain values."""
+    row = row.to_dict() if hasattr(row, "to_dict") else row  # a row of pandas
+    if isinstance(row, Mapping):
+        return {name: _plain(value) for name, value in row.items()}
+    return row if isinstance(row, str | None) else [_plain(value) for value in row]
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON has: no scalar of NumPy, and null where it is missing."""
+    value = value.item() if hasattr(value, "item") else value
+    missing = type(value).__name__ in ("NAType", "NaTType") or value != value
+    return None if missing else value
 
 
 def _by_action(decision: RemoteDecision | str, rewards: Rewards) -> dict[str, float | None]:
@@ -402,11 +490,12 @@ def _id(decision: RemoteDecision | str) -> str:
     return decision if isinstance(decision, str) else decision.id
 
 
-def _certificates(url: str) -> ssl.SSLContext | bool:
+def _certificates(urls: Sequence[str]) -> ssl.SSLContext | bool:
     """True for those that are trusted; none without TLS, since to load them takes longer than a decision."""
     import ssl
 
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if url.lower().startswith("http:") else True
+    plain = all(url.lower().startswith("http:") for url in urls)
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True
 
 
 def _quoted(name: str) -> str:
@@ -446,8 +535,12 @@ def _blocking(
 class Client:
     """A client of the service at `url`, with an API `key` if it needs one.
 
+    url: an address, or several of processes with one database, such as a service and its standby. While one
+        can't be reached or answers 503, requests go to the next, each under its idempotency key: no decision
+        is made twice.
     agent: the name of the agent that it asks; by default the service's default agent.
-    timeout: seconds for one attempt. retries: how often an unanswered request is sent again.
+    timeout: seconds for one attempt.
+    retries: how often an unanswered request is sent again, to each address.
 
     >>> with Client(url) as client:
     ...     decision = client.decide([[0.2, 0.4, 0.1], [0.5, 0.1, 0.3]])
@@ -456,7 +549,7 @@ class Client:
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         key: str | None = None,
         *,
         agent: str | None = None,

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedfairx.errors import InvalidInput, require
 from fedfairx.util.arrays import Array, as_floats, not_finite, not_numbers
 from fedfairx.util.canonical_json import digest_of
+from fedfairx.util.frames import is_frame
 from fedfairx.util.places import is_plain, kind_of, place
 
 __all__ = ["Encoded", "Feature", "Schema", "disjoint", "intercept", "unit_ball"]
@@ -314,7 +315,8 @@ class Schema:
         """Contexts (K, d) of actions, given by the names of features, and what was clipped or unknown.
 
         actions: a row for each: a list of dicts (or of lists, in the order of features), {name: row}, or a
-            data frame of pandas or polars, whose other columns are ignored.
+            data frame of pandas or polars, whose other columns are ignored. `Agent.decide` takes the names of
+            actions from its column `name`, or from an index of text.
         context: the shared features, as a dict or a row of pandas. Without it, each row must have them too.
         where: for errors, the name of the list of rows, and then that of the part of a row that its features
             are in, if they are not all of it.
@@ -558,7 +560,7 @@ def are_described(given: object) -> bool:
     """Whether these are features by name: rows, {name: row} or a data frame; and not an array of numbers."""
     if isinstance(given, list | tuple) and given:
         return isinstance(given[0], Mapping) or hasattr(given[0], "to_dict")
-    return isinstance(given, Mapping) or hasattr(given, "columns")
+    return isinstance(given, Mapping) or is_frame(given)
 
 
 class _Odd(Exception):
@@ -580,7 +582,7 @@ class _Rows:
     def columns(self) -> list[Sequence[Any]]:
         """The values of each feature."""
         given, names, (what, *_) = self._given, self._names, self._where
-        if hasattr(given, "columns"):  # a frame of pandas or polars
+        if is_frame(given):
             return self._frame_columns()
         rows = list(given.values()) if isinstance(given, Mapping) else given
         if not isinstance(rows, list | tuple) or not rows:

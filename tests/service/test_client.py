@@ -7,14 +7,20 @@ import doctest
 import inspect
 import ssl
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
+from test_standby import standby
 
 import fedfairx as ffx
 from fedfairx import client as calling
-from fedfairx.client import AsyncClient, Client, ServiceError
+from fedfairx.client import AsyncClient, Client, RemoteDecision, ServiceError
+from fedfairx.errors import InvalidInput
 from service_helpers import ACTIONS, CONTEXTS, Running
 
 pytestmark = pytest.mark.process
@@ -53,6 +59,149 @@ def test_a_round(url: str) -> None:
 def test_examples_of_docstrings(url: str) -> None:
     done = doctest.testmod(calling, extraglobs={"url": url})
     assert (done.attempted, done.failed) == (4, 0)
+
+
+ROWS = [{"price": 4.0, "vegan": True}, {"price": 9.0, "vegan": False}]
+DISHES = ["soup", "roast"]
+MENU = dict(zip(DISHES, ROWS, strict=True))
+
+
+@pytest.fixture(scope="module")
+def menu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    flags = ("--features", "price=0:10,vegan=bool,city=Rome|Oslo", "--shared", "city")
+    running = Running(str(tmp_path_factory.mktemp("menu") / "agent.db"), *flags)
+    yield running.url
+    running.stop()
+
+
+@pytest.mark.parametrize(
+    ("offer", "named"),
+    [
+        (MENU, True),
+        (ROWS, False),
+        ([pd.Series(row) for row in ROWS], False),
+        ([{"id": name, "features": row, "group": "g"} for name, row in MENU.items()], True),
+        (pd.DataFrame(ROWS, index=DISHES), True),
+        (pd.DataFrame(ROWS).assign(name=DISHES, other=np.nan), True),
+        (pd.DataFrame(ROWS), False),
+        (pl.DataFrame(ROWS).with_columns(pl.Series("name", DISHES)), True),
+        (pl.DataFrame(ROWS), False),
+        (
+            {
+                name: {"price": np.int64(row["price"]), "vegan": np.bool_(row["vegan"])}
+                for name, row in MENU.items()
+            },
+            True,
+        ),
+    ],
+)
+def test_it_takes_what_an_agent_takes(menu: str, offer: Any, named: bool) -> None:
+    """The shares are those of an agent that is asked the same."""
+    agent = ffx.Agent(schema=ffx.features.Schema(SCHEMA, shared=["city"]))
+    plain = isinstance(offer, list) and "id" in offer[0]
+    here = agent.policy(actions=MENU if plain else offer, context={"city": "Oslo"})
+    with ffx.Client(menu) as client:
+        for decision in (
+            client.decide(offer, context={"city": "Oslo"}),
+            client.decide(actions=offer, context=pd.Series({"city": "Oslo"})),
+            *client.decide_many([{"actions": offer, "context": {"city": "Oslo"}}]),
+        ):
+            assert decision.policy == pytest.approx(here)
+            assert decision.name == (DISHES[decision.action] if named else str(decision.action))
+            client.forget(decision)
+
+
+SCHEMA = {"price": (0, 10), "vegan": bool, "city": ["Rome", "Oslo"]}
+
+
+def test_rows_with_shared_features_and_missing_ones(menu: str) -> None:
+    rows = {name: {**row, "city": None} for name, row in MENU.items()}
+    frame = pd.DataFrame(list(rows.values()), index=list(rows)).astype({"city": object})
+    with ffx.Client(menu) as client:
+        one, two = client.decide_many([rows, frame])
+        assert one.policy == two.policy
+        assert one.name in DISHES
+        client.forget_many([one, two])
+        with pytest.raises(InvalidInput, match="actions must have every feature, got no column vegan"):
+            client.decide(frame.drop(columns="vegan"))
+        with pytest.raises(ServiceError, match=r"price must be a finite number .* got null"):
+            client.decide(frame.assign(price=np.nan))
+        with pytest.raises(InvalidInput, match="contexts must be left out beside actions"):
+            client.decide(rows, actions=rows)
+
+
+def test_arrays_and_frames_of_numbers(url: str) -> None:
+    frame = pd.DataFrame(CONTEXTS, columns=list("abc"))
+    with ffx.Client(url) as client:
+        asked = client.decide_many([CONTEXTS, np.array(CONTEXTS), frame, pl.from_pandas(frame)])
+        named = client.decide(frame.assign(name=["ann", "ben", "cat"]))
+        assert {one.policy for one in (*asked, named)} == {asked[0].policy}
+        assert [one.name for one in asked] == [None] * 4
+        assert named.name == ["ann", "ben", "cat"][named.action]
+        client.forget_many([*asked, named])
+        client.make_agent("dishes", actions=["bread", *DISHES])
+        with ffx.Client(url, agent="dishes") as dishes:
+            for offer in (pd.DataFrame(ROWS, index=DISHES), pl.DataFrame({"name": DISHES}), pd.Index(DISHES)):
+                assert dishes.decide(offer).names == tuple(DISHES)
+            with pytest.raises(InvalidInput, match="must have a column `name`, or an index of text"):
+                dishes.decide(pd.DataFrame(ROWS))
+        client.archive_agent("dishes")
+
+
+def test_a_standby_answers_when_the_service_is_killed(tmp_path: Path) -> None:
+    """Two services of one database. The same key gives the same decision, by whichever it was made."""
+    place = str(tmp_path / "agent.db")
+    first, second = Running(place, "--dimension", "3"), standby(place)
+    with ffx.Client([second.url, first.url], retries=10) as client:
+        before = client.decide(CONTEXTS, key="one")  # the standby answers 503
+        client.observe(before, reward=1.0)
+        first.kill()
+        assert client.decide(CONTEXTS, key="one") == before
+        client.observe(client.decide(CONTEXTS), reward=0.0)
+        model = client.get("/v1/model")
+        assert (model["observed"], model["pending"]) == (2, 0)
+
+    async def work() -> RemoteDecision:
+        async with ffx.AsyncClient((first.url, second.url)) as client:  # the first is gone
+            both = await asyncio.gather(*[client.decide(CONTEXTS, key="one") for _ in range(5)])
+            assert set(both) == {both[0]}
+            return both[0]
+
+    assert asyncio.run(work()) == before
+    second.stop()
+    with ffx.Client([first.url, second.url], retries=1) as client, pytest.raises(ServiceError) as caught:
+        client.decide(CONTEXTS)
+    assert (caught.value.status, caught.value.kind) == (0, "unreached")
+    first.close()
+    with pytest.raises(InvalidInput, match="url must be at least one address"):
+        ffx.Client([])
+
+
+@pytest.mark.parametrize(
+    ("failure", "hosts"),
+    [
+        (503, ["a", "b", "b"]),
+        (502, ["a", "b", "b"]),
+        (httpx.ConnectError("no"), ["a", "b", "b"]),
+        (httpx.ReadTimeout("late"), ["a", "b", "b"]),
+        (429, ["a", "a", "a"]),  # too many requests are too many elsewhere
+    ],
+)
+def test_it_stays_at_the_address_that_answers(
+    monkeypatch: pytest.MonkeyPatch, failure: Any, hosts: list[str]
+) -> None:
+    monkeypatch.setattr(calling, "PAUSE", 0.0)
+    client, asked = Client(["http://a/", "http://b"]), list[str]()
+    failures = [httpx.Response(failure) if isinstance(failure, int) else failure]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.host)
+        return Flaky(*[failures.pop() for _ in failures[:1]])(request)
+
+    client._calls._http = httpx.Client(transport=httpx.MockTransport(answer))
+    client.decide(CONTEXTS)
+    client.decide(CONTEXTS)
+    assert asked == hosts
 
 
 def test_agents(url: str) -> None:

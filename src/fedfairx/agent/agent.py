@@ -88,6 +88,7 @@ from fedfairx.storage.rows import OutcomeRow
 from fedfairx.storage.transaction_log import Log
 from fedfairx.util.arrays import Array, Coordinates
 from fedfairx.util.formatting import html_table
+from fedfairx.util.frames import is_frame, names_in, without_names
 
 #: Contexts (K, d), names of actions without features, or features by name, as `Schema.encode` takes them.
 ActionsLike = ArrayLike | Sequence[Any] | Mapping[str, Any] | Any
@@ -443,8 +444,8 @@ class Agent:
         """Draw an action from a (K, d) array of contexts; K may change from call to call.
 
         actions: instead of contexts, the features of each action by name, if the agent has a schema: a list
-            of dicts, {name: dict}, or a data frame (`Schema.encode`). If actions have no features, the names
-            of those to choose from; by default all.
+            of dicts, {name: dict}, or a data frame (`Schema.encode`), whose column `name` or index of text
+            has the names. If actions have no features, the names of those to choose from; by default all.
         context: the features that all actions share, by name.
         slots: shows several actions: 3 is a set of three, [1.0, 0.63, 0.5] a ranking whose slots get this
             much attention; by default the options' slots. `decision.actions` are the rows by slot, and
@@ -491,14 +492,23 @@ class Agent:
         if model.actions is not None:
             require(names is None, "names", "must be left out: this agent's actions have names", names)
             require(context is None, "context", "must be left out: actions have no features", "one")
-            return *model.actions.offered(contexts if actions is None else actions), None
+            offered: Any = contexts if actions is None else actions
+            if is_frame(offered):
+                offered, text = names_in(offered), "must have a column `name`, or an index of text"
+                require(offered is not None, "actions", text, "a frame with neither")
+            return *model.actions.offered(offered), None
         by_name = actions is not None or context is not None
         if by_name or (model.schema is not None and are_described(contexts)):
             features: Any = contexts if actions is None else actions
             encoded = self._encode(features, context)
             if names is None and isinstance(features, Mapping):
                 names = list(features)
+            elif names is None and is_frame(features):
+                names = names_in(features, cast("Schema", model.schema).names)
             contexts = encoded.contexts
+        elif is_frame(contexts):
+            names = names_in(contexts) if names is None else names
+            contexts = without_names(contexts)
         rows = as_contexts(contexts, model.dimension)  # type: ignore[arg-type]
         return rows, None if names is None else as_names(names, rows.shape[0]), encoded
 
