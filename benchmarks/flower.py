@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from fedfairx.agent.schedules import EveryRound
+from fedfairx.demo.couriers import SCHEMA
 from fedfairx.demo.launcher import GAP, Fleet
-from fedfairx.demo.market import DIMENSION
 from fedfairx.demo.traffic import Orders
 from fedfairx.errors import InvalidInput
 from fedfairx.federation.roster.terms import Terms
@@ -81,7 +81,7 @@ def until(met: Callable[[], bool]) -> None:
 
 
 def run(report: Report) -> None:
-    terms = Terms(dimension=DIMENSION, agents=3, horizon=1000, schedule=EveryRound(), epsilon=2.0)
+    terms = Terms(schema=SCHEMA, agents=3, horizon=1000, schedule=EveryRound(), epsilon=2.0)
     with tempfile.TemporaryDirectory() as folder:
         try:
             fleet = Counted(Path(folder) / "federation", NAMES, terms, transport="flower")
@@ -89,7 +89,7 @@ def run(report: Report) -> None:
             report.note(f"left out: {error}")
             return
         report.heading(
-            f"Flower between {len(NAMES)} agents' services, d={DIMENSION}, rounds {GAP:g} s apart, here"
+            f"Flower between {len(NAMES)} agents' services, d={SCHEMA.width}, rounds {GAP:g} s apart, here"
         )
         with fleet:
             measure(report, fleet, releases=4 if report.quick else 12)
@@ -102,6 +102,14 @@ class Counted(Fleet):
         self.counter = Counter(port)
         self._proxy = self.counter.port
         super()._start_flower(commands, port)
+
+
+def place_one(orders: Orders) -> None:
+    """Place orders until one has a reward, which comes at once."""
+    before = orders.rewarded
+    while orders.rewarded == before:
+        orders.place(1)
+        orders.settle()
 
 
 def measure(report: Report, fleet: Counted, *, releases: int) -> None:
@@ -117,13 +125,13 @@ def measure(report: Report, fleet: Counted, *, releases: int) -> None:
         looks = [orders[name].client.get("/v1/sync")["peers"][first]["release"] for name in others]
         return min(looks) >= number
 
-    orders[first].place(1)
+    place_one(orders[first])
     until(lambda: held(1))
     carried, cpu = fleet.counter.bytes, sum(map(cpu_of, nodes))
     delays = []
     for number in range(2, releases + 2):
         start = time.perf_counter()
-        orders[first].place(1)
+        place_one(orders[first])
         until(lambda number=number: held(number))  # type: ignore[misc]
         delays.append(time.perf_counter() - start)
     each = releases * len(NAMES)

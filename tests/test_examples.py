@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +39,23 @@ def test_couriers(capsys: pytest.CaptureFixture[str]) -> None:
 def test_it_is_short_enough_for_the_readme() -> None:
     lines = (EXAMPLES / "three_workers.py").read_text().splitlines()
     assert len([line for line in lines[5:] if line.strip()]) <= 17
+
+
+@pytest.mark.process
+@pytest.mark.long
+def test_the_first_example_is_on_the_front_page_and_is_typed(tmp_path: Path) -> None:
+    """By the settings of the project, whose cache `make lint` has filled."""
+    root, block = EXAMPLES.parent, re.compile(r"```python\n(.*?)```", re.DOTALL)
+    first, front = (
+        block.findall((root / page).read_text(encoding="utf-8"))[0] for page in ("README.md", "docs/index.md")
+    )
+    assert first == front
+    program = tmp_path / "first.py"
+    for text, errors in ((first, 0), (first + "decision.reward = 'much'\n", 1)):
+        program.write_text(text, encoding="utf-8")
+        command = [sys.executable, "-m", "mypy", "--strict", str(program)]
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+        assert len(re.findall("error:", done.stdout)) == errors, done.stdout
 
 
 def test_the_picture_of_the_readme_is_current() -> None:

@@ -11,16 +11,19 @@ import subprocess
 import sys
 from pathlib import Path
 from subprocess import PIPE
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import forked_demo
+from fedfairx.agent.agent import Agent
 from fedfairx.cli.main import main
-from fedfairx.demo import market
+from fedfairx.decision import Decision
+from fedfairx.demo.couriers import SCHEMA, Couriers
 from fedfairx.demo.launcher import Fleet
-from fedfairx.service.settings import load, schema_of
+from fedfairx.demo.traffic import Orders
 from nats_server import require_nats
 
 pytestmark = pytest.mark.process
@@ -36,13 +39,14 @@ def demo(capsys: pytest.CaptureFixture[str], *flags: str) -> tuple[int, Any]:
 
 @pytest.mark.slow
 def test_five_learn_faster_than_each_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    """By the theory 0.45 times the regret; by this seed 0.447.
+    """By this seed 0.594 times the regret. By the theory 0.45 times, but the first 300 to 900 orders of each,
+    before rewards come, cost both the same.
 
-    Nothing differs from run to run but the order in which releases arrive: by less than a thousandth.
+    Nothing differs from run to run but the order in which releases arrive.
     """
     code, said = demo(capsys, "--agents", "5", "--rounds", "20000")
-    assert (code, said["rewards"]) == (0, 100_000)
-    assert said["fairness_regret"]["federated"] <= 0.55 * said["fairness_regret"]["alone"]
+    assert (code, said["decisions"]) == (0, 100_000)
+    assert said["fairness_regret"]["federated"] <= 0.65 * said["fairness_regret"]["alone"]
 
 
 @pytest.mark.usefixtures("forked_fleet")
@@ -53,13 +57,14 @@ def test_the_same_seed_gives_the_same_and_a_loss_is_noticed(
     require_nats()
     monkeypatch.chdir(tmp_path)
     figure = tmp_path / "figure.svg"
-    flags = ("--agents", "2", "--rounds", "60", "--transport", "nats", "--epsilon", "8")
+    flags = ("--agents", "2", "--rounds", "900", "--transport", "nats", "--epsilon", "8")
     code, said = demo(capsys, *flags, "--data", "kept", "--figure", str(figure))
     assert code == 0
     assert (tmp_path / "kept" / "org1" / "data" / "agent.sqlite").exists()
     assert said.keys() == {"decisions", "rewards", "releases", "fairness_regret"}
     assert said["fairness_regret"].keys() == {"federated", "alone"}
-    assert (said["decisions"], said["rewards"]) == (120, 120)
+    assert said["decisions"] == 1800
+    assert said["rewards"] == pytest.approx(0.92 * 1800, abs=50)  # 8 % never come; 50 is four sds
     assert said["releases"] > 4
     assert said["fairness_regret"]["federated"] > 0
     assert said["fairness_regret"]["alone"] > 0
@@ -120,20 +125,66 @@ def test_into_a_pipe_it_says_a_line_now_and_then_and_the_table_at_the_end(
 
 
 def test_twins_see_what_services_see() -> None:
-    offers = market.Market(3).offers(5)
-    schema = schema_of(load({"features": market.FEATURES, "intercept": True}, environment={}))
-    for each in offers:
-        made = schema.encode([action["features"] for action in market.request(each)["actions"]])
-        assert not made.clipped
-        np.testing.assert_allclose(market.contexts(each), made.contexts, rtol=1e-15)
+    """The first orders, before any reward: the shares of a service are those of its twin."""
+    seen: list[Any] = []
+
+    class Desk:
+        """A service that answers as an agent would that has learnt nothing."""
+
+        agent = Agent(schema=SCHEMA, seed=0)
+
+        def decide_many(self, requests: list[dict[str, Any]]) -> list[Decision]:
+            seen.extend(requests)
+            rows = [
+                {
+                    "actions": {each["id"]: each["features"] for each in one["actions"]},
+                    "context": one["context"],
+                }
+                for one in requests
+            ]
+            return self.agent.decide_many(rows)
+
+    orders = Orders("org1", "http://none", seed=0, place=0)
+    orders.client = Desk()  # type: ignore[assignment]
+    orders.place(50)
+    assert len(seen) == orders.decisions == 50
+    assert orders.together == orders.alone > 0
+
+
+def test_couriers_come_and_go_and_rewards_are_late_or_never_come() -> None:
+    groups: list[set[str]] = []
+    names: set[str] = set()
+    late: list[int] = []  # orders placed when a reward came, after its own
+
+    class Desk:
+        def decide_many(self, requests: list[dict[str, Any]]) -> list[SimpleNamespace]:
+            (request,) = requests
+            groups.append({each["group"] for each in request["actions"]})
+            names.update(each["id"] for each in request["actions"])
+            return [SimpleNamespace(id=str(len(groups)), action=0, policy=[0.125] * 8)]
+
+        def observe_many(self, identities: list[str], rewards: list[float]) -> None:
+            assert set(rewards) <= {0.0, 1.0}
+            late.extend(len(groups) - int(each) for each in identities)
+
+    orders = Orders("org1", "http://none", seed=0, place=0)
+    orders.client = Desk()  # type: ignore[assignment]
+    for _ in range(3_000):
+        orders.place(1)
+    assert (min(late), max(late)) == (300, 900)
+    due = 3_000 - 600  # rewards that should have come, were none lost; 0.03 is four sds
+    assert len(late) / due == pytest.approx(0.92, abs=0.03)
+    assert all(found == {"first"} for found in groups[:400])
+    assert any("new" in found for found in groups[400:800])
+    assert len(names) == 47
+    assert orders.rewarded == len(late)
+    orders.settle()
+    assert 0.9 < orders.rewarded / 3_000 < 0.94
 
 
 def test_regret_is_that_of_the_fair_policy() -> None:
-    offers = market.Market(4).offers(3)
-    merits = np.exp(10.0 * market.worth(offers))
-    fair = merits / merits.sum(axis=1, keepdims=True)
-    assert market.unfairness(offers, fair) == 0.0
-    other = np.zeros_like(fair)
-    other[:, 0] = 1.0
-    assert market.unfairness(offers, other) == pytest.approx(2.0 * (3.0 - fair[:, 0].sum()))
-    assert set(market.rewards(offers, [0, 0, 0], market.Market(4).luck(3))) <= {0.0, 1.0}
+    order = Couriers(4).order()
+    merits = np.exp(10.0 * order.chances)
+    assert order.unfairness(merits / merits.sum()) == pytest.approx(0.0, abs=1e-12)
+    fair = merits / merits.sum()
+    assert order.unfairness(np.eye(8)[0]) == pytest.approx(2.0 * (1.0 - fair[0]))

@@ -2,66 +2,59 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 import sqlite3
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from fedfairx.demo.couriers import Couriers
-from fedfairx.demo.service import Traffic
+from fedfairx.demo import browser
+from fedfairx.demo.browser import EARLIER
 from fedfairx.errors import OlderCopy
 from service_helpers import asking, decide
 
 pytestmark = pytest.mark.process
 
 
-def test_the_demo_fills(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "fedfairx", "demo", "--port", "0", "--rate", "100", "--seconds", "1"]
-    done = subprocess.run([*command, "--data", str(tmp_path)], capture_output=True, text=True, timeout=120)
+def test_the_demo_opens_a_browser_and_fills(tmp_path: Path) -> None:
+    """The browser is a program that asks for pages and writes down the address."""
+    program, opened = tmp_path / "browser", tmp_path / "opened"
+    fetch = (
+        "import sys, urllib.request as r; u = sys.argv[1]; "
+        "print(u, *(r.urlopen(u + page).status for page in ('', 'exposure', 'federation')))"
+    )
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{fetch}" "$1" >> "{opened}"\n')
+    program.chmod(0o755)
+    command = [sys.executable, "-m", "fedfairx", "demo", "--rate", "40", "--seconds", "3"]
+    done = subprocess.run(
+        [*command, "--data", "kept"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=tmp_path,
+        env={**os.environ, "BROWSER": f"{program} %s"},
+    )
     assert done.returncode == 0, done.stderr
-    assert re.search(r"curl http://127.0.0.1:\d+/v1/model", done.stdout)
-    (line,) = done.stderr.splitlines()
-    assert "everybody on this machine is an admin" in line
-    with sqlite3.connect(tmp_path / "agent.sqlite") as database:
-        (decisions,) = database.execute("SELECT COUNT(*) FROM decisions WHERE groups IS NOT NULL").fetchone()
-    assert decisions > 0
+    (url,) = re.findall(r"org1  (http://127.0.0.1:\d+/)  ", done.stderr)
+    assert opened.read_text() == f"{url} 200 200 200\n"
+    assert "fairness regret of each" in done.stdout
+    assert {each.name for each in tmp_path.iterdir()} == {"browser", "opened", "kept"}
+    for name in ("org1", "org2", "org3"):
+        with sqlite3.connect(tmp_path / "kept" / name / "data" / "agent.sqlite") as database:
+            query = "SELECT COUNT(*) FROM decisions WHERE groups IS NOT NULL"
+            ((decisions,),) = database.execute(query).fetchall()
+        assert decisions > EARLIER
 
 
-class Desk:
-    """The client and the server of a demonstration: it chooses the first courier and stops after 3 000."""
-
-    def __init__(self) -> None:
-        self.requests: list[dict[str, Any]] = []
-        self.late: list[int] = []  # decisions made when a reward came, after its own
-
-    @property
-    def should_exit(self) -> bool:
-        return len(self.requests) >= 3_000
-
-    def decide(self, **request: Any) -> SimpleNamespace:
-        self.requests.append(request)
-        return SimpleNamespace(id=str(len(self.requests)), action=0)
-
-    def observe(self, identity: str, *, reward: float) -> None:
-        assert reward in (0.0, 1.0)
-        self.late.append(len(self.requests) - int(identity))
-
-
-def test_its_couriers_come_and_go_and_rewards_are_late_or_never_come() -> None:
-    desk: Any = Desk()
-    Traffic(Couriers(seed=0), desk, rate=1e9, seconds=None, server=desk).run()
-    assert (min(desk.late), max(desk.late)) == (300, 900)
-    due = 3_000 - 600  # rewards that should have come, were none lost; a tenth of a tenth is many sds
-    assert len(desk.late) / due == pytest.approx(0.92, abs=0.03)
-    groups = [{each["group"] for each in request["actions"]} for request in desk.requests]
-    assert all(found == {"first"} for found in groups[:400])
-    assert any("new" in found for found in groups[400:800])
-    assert len({each["id"] for request in desk.requests for each in request["actions"]}) == 47
+def test_it_takes_another_port_than_one_that_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setattr(browser, "USUAL", taken.getsockname()[1])
+        assert browser._usual_or_free() == 0
+    assert browser._usual_or_free() == browser.USUAL
 
 
 def test_a_backup_while_it_runs_and_a_restore(tmp_path: Path) -> None:

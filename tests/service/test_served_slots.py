@@ -21,8 +21,8 @@ import pytest
 import fedfairx as ffx
 from fedfairx.agent.schedules import EveryRound
 from fedfairx.client import AsyncClient, Client
+from fedfairx.demo.couriers import SCHEMA, Couriers
 from fedfairx.demo.launcher import Fleet
-from fedfairx.demo.market import OFFER, Market
 from fedfairx.errors import InvalidInput
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.privacy import Budget
@@ -528,7 +528,7 @@ def test_services_share_what_their_slots_earned(transport: str, private: bool, t
     algorithm = (
         {"algorithm": "priv-fairx-bayes", "epsilon": 2.0} if private else {"algorithm": "fed-fairx-bayes"}
     )
-    agreed = Terms(dimension=9, agents=2, horizon=6, schedule=EveryRound(), slots=WEIGHTS, **algorithm)
+    agreed = Terms(schema=SCHEMA, agents=2, horizon=6, schedule=EveryRound(), slots=WEIGHTS, **algorithm)
     fleet = Fleet(
         tmp_path / "federation",
         ["org1", "org2"],
@@ -541,12 +541,10 @@ def test_services_share_what_their_slots_earned(transport: str, private: bool, t
             stack.enter_context(Client(fleet.urls[name], key=fleet.keys.get(name)))
             for name in ("org1", "org2")
         )
-        offers = [
-            [dict(zip(OFFER, map(float, row), strict=True)) for row in rows] for rows in Market(0).offers(6)
-        ]
+        city = Couriers(0)
         before = two.get("/v1/model")["estimate"]
-        for number, offered in enumerate(offers, 1):
-            made = one.decide(actions=[{"id": str(k), "features": offer} for k, offer in enumerate(offered)])
+        for number in range(1, 7):
+            made = one.decide(**city.order().request)
             assert [shown.weight for shown in made.shown] == WEIGHTS
             one.observe(made, rewards={made.shown[1].name: 1.0})
             assert one.get("/v1/sync")["released"] == number - 1

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from fedfairx.features import Schema
 from fedfairx.util.arrays import Array
 
 FEATURES: dict[str, Any] = {
@@ -23,6 +25,7 @@ FEATURES: dict[str, Any] = {
     "fragile": bool,
 }
 SHARED = ("weather", "fragile")  # features of the order
+SCHEMA = Schema(FEATURES, shared=SHARED)
 STEEPNESS = 10.0  # of the merit; the default
 COURIERS, NEAR = 40, 8  # at any time, and near an order
 CHANGE = 400  # orders after which one courier leaves and another joins
@@ -93,6 +96,10 @@ class Order:
         """The shares that merit entitles to."""
         merit = np.exp(STEEPNESS * (self.chances - 0.5))
         return np.asarray(merit / merit.sum())
+
+    def unfairness(self, shares: ArrayLike) -> float:
+        """Fairness regret: the sum of absolute differences between shares and entitlements."""
+        return float(np.abs(np.asarray(shares) - self.entitled).sum())
 
     def reward(self, action: int) -> float:
         """1 if this courier arrives in time, else 0."""

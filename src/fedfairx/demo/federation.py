@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import tempfile
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,14 +34,15 @@ SECURE_ROUNDS: Any = {"first": 20, "ratio": 1.1, "count": 60}  # the last one af
 LAST_TOTAL = 30.0  # seconds that the end waits for a round, and for its total
 FIGURE = "federation-demo.png"
 TICK = 0.5  # seconds between two updates
+SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")  # variables that say that a browser can be shown
 PLAIN = 5.0  # seconds between two lines, where output goes into a file or a pipe
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demo(Output):
     """Run a federation of services on this machine, with simulated traffic, and watch it learn. Organisations
-    order from the same six suppliers. Each has its own service, with web pages, and a twin that sees the
-    same orders and learns alone. Without --rounds it runs until Ctrl-C.
+    give orders to couriers, as in `fedfairx demo`. Each has its own service, with web pages, and a twin that
+    sees the same orders and learns alone. Without --rounds it runs until Ctrl-C.
 
         fedfairx federate demo
         fedfairx federate demo --agents 5 --rounds 20000 --json
@@ -71,6 +74,12 @@ class Demo(Output):
     seed: int = 0
     figure: str | None = field(default=None, metadata={"metavar": "FILE"})
     data: str | None = field(default=None, metadata={"metavar": "DIR"})
+    # What `fedfairx demo` sets:
+    port: int = 0  # of the first service
+    seconds: float | None = None
+    earlier: int = 0  # orders of each that are placed at once
+    browser: bool = False  # whether to open one then
+    draws: bool = True  # whether there is a figure without --figure
 
     def run(self) -> int:
         require(self.agents >= 2, "--agents", "must be >= 2", self.agents)
@@ -82,6 +91,7 @@ class Demo(Output):
         from fedfairx.demo.launcher import Fleet
         from fedfairx.demo.traffic import Orders
 
+        show(f"starting {self.agents} services; the first time, compiling takes a minute", self.json)
         names = [f"org{number}" for number in range(1, self.agents + 1)]
         with tempfile.TemporaryDirectory(prefix="fedfairx-federation-") as temporary:
             fleet = Fleet(
@@ -92,6 +102,7 @@ class Demo(Output):
                 decide_from=None if self.claimed is None else "own+released",
                 seed=self.seed,
                 flower=self.flower,
+                port=self.port,
             )
             with _terminated_as_by_ctrl_c(), fleet:
                 orders = [
@@ -112,13 +123,13 @@ class Demo(Output):
         return SECURE_EPSILON if self.epsilon is None and self.aggregation == "secure" else self.epsilon
 
     def terms(self) -> Terms:
-        from fedfairx.demo.market import DIMENSION
+        from fedfairx.demo.couriers import SCHEMA
         from fedfairx.federation.roster.rounds import Rounds
         from fedfairx.federation.roster.terms import Terms
 
         secure = self.aggregation == "secure"
         return Terms(
-            dimension=DIMENSION,
+            schema=SCHEMA,
             agents=self.agents,
             horizon=self.rounds or HORIZON,
             rounds=Rounds(begin=int(time.time()), **SECURE_ROUNDS) if secure else None,
@@ -163,10 +174,16 @@ class Display:
 
     def go(self) -> None:
         """Place orders until all are placed, or until Ctrl-C."""
+        args, ends = self._args, None
         with ThreadPoolExecutor(len(self._orders)) as pool:
             shown = 0.0
-            for count in self._batches():
+            for count, at_once in self._batches():
                 began = time.monotonic()
+                if not at_once and ends is None:
+                    ends = inf if args.seconds is None else began + args.seconds
+                    self._open()
+                if ends is not None and began > ends:
+                    return
                 list(pool.map(lambda each: each.place(count), self._orders))  # noqa: B023
                 self._looks = self._look(pool)
                 done = max(each.decisions for each in self._orders)
@@ -174,18 +191,27 @@ class Display:
                 if began - shown > TICK:
                     shown = began
                     self._show()
-                if self._args.rounds is None:
+                if not at_once:
                     time.sleep(max(0.0, TICK - (time.monotonic() - began)))
 
-    def _batches(self) -> Iterator[int]:
+    def _batches(self) -> Iterator[tuple[int, bool]]:
+        """How many orders to place next, and whether as fast as possible."""
         rounds, done = self._args.rounds, 0
-        if rounds is None:
-            while True:
-                yield max(1, round(TICK * self._args.rate))
-        while done < rounds:
-            count = min(max(1, done // GROWTH), LARGEST, rounds - done)
-            yield count
+        first = self._args.earlier if rounds is None else rounds
+        while done < first:
+            count = min(max(1, done // GROWTH), LARGEST, first - done)
+            yield count, True
             done += count
+        while rounds is None:
+            yield max(1, round(TICK * self._args.rate)), False
+
+    def _open(self) -> None:
+        """Open the first service's pages, where there is a screen."""
+        import webbrowser
+
+        screen = sys.platform in ("darwin", "win32") or any(map(os.environ.get, SCREENS))
+        if self._args.browser and screen:  # without a screen, a browser may take the terminal
+            webbrowser.open(f"{self._orders[0].url}/")
 
     def _look(self, pool: ThreadPoolExecutor) -> list[dict[str, Any]]:
         """The state of all services; with --rounds, once each holds its peers' latest releases.
@@ -276,8 +302,7 @@ class Display:
         self._drawn = text.count("\n") + 1
 
     def _print(self, text: str) -> None:
-        if not self._args.json:
-            print(text, file=sys.stderr, flush=True)
+        show(text, self._args.json)
 
     def _table(self) -> str:
         """The state of each organisation."""
@@ -301,7 +326,7 @@ class Display:
         return ", ".join(parts)
 
     def _draw(self) -> None:
-        file = self._args.figure or (None if self._args.json else FIGURE)
+        file = self._args.figure or (FIGURE if self._args.draws and not self._args.json else None)
         if file is None or not self._curve:
             return
         try:
@@ -311,6 +336,12 @@ class Display:
             if self._args.figure:
                 raise
             self._print(f"no figure: {error}")
+
+
+def show(text: str, json: bool) -> None:
+    """Print on standard error, unless the answer is JSON."""
+    if not json:
+        print(text, file=sys.stderr, flush=True)
 
 
 def _lag(look: dict[str, Any]) -> int:

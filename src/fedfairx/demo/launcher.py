@@ -13,7 +13,6 @@ from typing import Self
 
 import numpy as np
 
-from fedfairx.demo.market import FEATURES
 from fedfairx.errors import FedFairXError, InvalidInput
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.setup.create import create_federation
@@ -38,6 +37,7 @@ class Fleet:
     """Services of `names` in a federation with these terms, in `folder`; they run inside `with`.
 
     seed: seed of the agents' random draws; without it they are not repeatable.
+    port: port of the first service, by default any; those of the others are free ones.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class Fleet:
         decide_from: str | None = None,
         seed: int | None = None,
         flower: str | None = None,
+        port: int = 0,
     ) -> None:
         self.folder = folder.resolve()  # processes run in other folders
         self.names = tuple(names)
@@ -57,6 +58,7 @@ class Fleet:
         self._transport = transport
         self._decide_from = decide_from
         self._seed = seed
+        self._port = port
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._commands = find_commands(flower) if transport == "flower" else None
         self.flower: Flower | None = None
@@ -114,7 +116,7 @@ class Fleet:
 
     def _start(self, name: str) -> None:
         command = [sys.executable, "-m", "fedfairx", "serve", "--federation", str(self.folder / name)]
-        command += ["--port", "0", "--features", FEATURES, "--intercept", "true"]
+        command += ["--port", str(self._port if name == self.names[0] else 0)]
         if self._decide_from is not None:
             command += ["--decide-from", self._decide_from]
         self._launch(name, command, cwd=self.folder)

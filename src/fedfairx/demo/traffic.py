@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fedfairx.agent.agent import Agent
 from fedfairx.client import Client, ServiceError
-from fedfairx.demo.market import DIMENSION, Market, contexts, request, rewards, unfairness
+from fedfairx.decision import Decision
+from fedfairx.demo.couriers import SCHEMA, Couriers
 from fedfairx.errors import StateError
 
 
@@ -23,9 +22,10 @@ class Orders:
         self.together = 0.0
         self.alone = 0.0
         self.kept: dict[str, float | None] = {}  # acknowledged by the service: id → reward
-        self._market = Market([seed, place])
-        self._twin = Agent(DIMENSION, seed=place, name=name)
-        self._owed: dict[str, float] = {}  # rewards that are still to be sent
+        self._city = Couriers([seed, place])
+        self._twin = Agent(schema=SCHEMA, seed=place, name=name)
+        self._late: dict[str, tuple[int, float]] = {}  # rewards of the service: id → when they come, reward
+        self._twins: list[tuple[int, Decision, float]] = []  # the same of the twin
 
     @property
     def decisions(self) -> int:
@@ -37,29 +37,37 @@ class Orders:
 
     def place(self, count: int) -> None:
         """Place orders at once, unless the service can't be reached; rewards are then sent later."""
-        offers, luck = self._market.offers(count), self._market.luck(count)
+        first, orders = self.decisions, [self._city.order() for _ in range(count)]
         try:
-            made = self.client.decide_many([request(each) for each in offers])
+            made = self.client.decide_many([order.request for order in orders])
         except ServiceError:
             return
         self.kept |= {one.id: None for one in made}
-        self.together += unfairness(offers, np.array([one.policy for one in made]))
-        came = rewards(offers, np.array([one.action for one in made]), luck)
-        self._owed |= dict(zip((one.id for one in made), came, strict=True))
-        self.settle()
-        twins = self._twin.decide_many(contexts(offers))
-        self.alone += unfairness(offers, np.array([one.policy for one in twins]))
-        self._twin.observe_many(twins, rewards(offers, np.array([one.action for one in twins]), luck))
+        twins = self._twin.decide_many(
+            [{"actions": order.rows, "context": order.context} for order in orders]
+        )
+        for number, (order, one, twin) in enumerate(zip(orders, made, twins, strict=True), first):
+            self.together += order.unfairness(one.policy)
+            self.alone += order.unfairness(twin.policy)
+            if order.after is not None:
+                self._late[one.id] = number + order.after, order.reward(one.action)
+                self._twins.append((number + order.after, twin, order.reward(twin.action)))
+        self.settle(self.decisions)
+        came = [(twin, reward) for due, twin, reward in self._twins if due < self.decisions]
+        if came:
+            self._twin.observe_many([twin for twin, _ in came], [reward for _, reward in came])
+            self._twins = [each for each in self._twins if each[0] >= self.decisions]
 
-    def settle(self) -> None:
-        """Send the service the rewards of its decisions."""
-        if self._owed:
+    def settle(self, orders: int | None = None) -> None:
+        """Send the service the rewards that come within so many orders; by default all that ever come."""
+        due = {one: reward for one, (when, reward) in self._late.items() if orders is None or when < orders}
+        if due:
             try:
-                self.client.observe_many(list(self._owed), list(self._owed.values()))
+                self.client.observe_many(list(due), list(due.values()))
             except ServiceError:
                 return
-            self.kept |= self._owed
-            self._owed = {}
+            self.kept |= due
+            self._late = {one: late for one, late in self._late.items() if one not in due}
 
     def look(self) -> dict[str, Any]:
         """The state of the service, from `/v1/sync` and `/v1/privacy`; empty while it can't be reached."""
