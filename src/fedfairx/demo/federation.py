@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 HEADINGS = ("agent", "decisions", "rewards", "releases", "lag", "privacy", "regret", "alone", "ratio")
 HORIZON = 100_000  # rounds of a demonstration without --rounds
-LARGEST = 250  # most orders placed at once
-GROWTH = 10  # orders placed at once are a tenth of those before: early ones are decided one by one
+LARGEST = 100  # most orders placed at once: fewer than the first reward is late
 PATIENCE = {"flower": 60.0}  # seconds that --rounds waits for the peers' releases; other transports: 5
 SECURE_EPSILON = 2.0
 SECURE_ROUNDS: Any = {"first": 20, "ratio": 1.1, "count": 60}  # the last one after an hour and a half
@@ -171,6 +170,8 @@ class Display:
             login = "" if key is None else f"  (any user, password {key})"
             self._print(f"  {each.name}  {each.url}/  {each.url}/federation{login}")
         self._print(f"in {fleet.folder}; Ctrl-C ends it")
+        if self._args.earlier:
+            self._print(f"placing the first {self._args.earlier} orders of each")
 
     def go(self) -> None:
         """Place orders until all are placed, or until Ctrl-C."""
@@ -199,7 +200,7 @@ class Display:
         rounds, done = self._args.rounds, 0
         first = self._args.earlier if rounds is None else rounds
         while done < first:
-            count = min(max(1, done // GROWTH), LARGEST, first - done)
+            count = min(LARGEST, first - done)
             yield count, True
             done += count
         while rounds is None:
