@@ -198,9 +198,16 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
         "httpx",
         "pyarrow",
     )
-    program = f"import sys, fedfairx; print([name for name in {heavy!r} if name in sys.modules])"
+    assert _loaded(heavy, "from fedfairx import *") == "[]"
+    assert _loaded((*heavy, "asyncio", "cryptography"), "fedfairx.Agent") == "[]"
+    assert _loaded(("numba", "numpy"), "") == "[]"
+
+
+def _loaded(names: tuple[str, ...], then: str) -> str:
+    """Which of these modules a process has after importing the package."""
+    program = f"import sys, fedfairx\n{then}\nprint([name for name in {names!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    return done.stdout.strip()
 
 
 def test_the_public_names() -> None:
@@ -215,4 +222,9 @@ def test_the_public_names() -> None:
         "merit",
     ):
         assert name in fedfairx.__all__
-        assert hasattr(fedfairx, name)
+    for name in fedfairx.__all__:
+        value = getattr(fedfairx, name)
+        assert (getattr(value, "__name__", name).split(".")[-1], name in dir(fedfairx)) == (name, True)
+    assert fedfairx.errors.InvalidInput  # a room, without an import of its own
+    with pytest.raises(AttributeError, match="nonsense"):
+        fedfairx.nonsense  # noqa: B018

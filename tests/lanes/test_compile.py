@@ -9,11 +9,13 @@ import sys
 import time
 from pathlib import Path
 
+import numba
 import pytest
 
 from fedfairx.core import agent_kernels, partners
 from fedfairx.lanes import decorators as compiling
 from fedfairx.simulation.kernel import loop as kernel
+from fedfairx.util.file_lock import WaitingLock
 
 TESTS = Path(__file__).resolve().parent.parent
 fresh_folder = compiling.cache_folder.__wrapped__
@@ -178,3 +180,82 @@ def test_checkouts_of_the_same_source_share_machine_code(
 
 def test_machine_code_is_kept_at_that_place() -> None:
     assert agent_kernels.learn_one._cache.cache_path == os.path.join(str(compiling.cache_folder()), "core")
+
+
+COMPILES = """
+import sys
+import numpy as np
+from fedfairx.core.statistics import add_one
+sys.stdin.readline()  # all begin at once
+add_one(np.zeros(5), np.ones(2), 1.0)
+print(sum(add_one.stats.cache_misses.values()), "scipy.linalg" in sys.modules)
+"""
+
+
+def start(program: str, folder: Path, *arguments: object) -> subprocess.Popen[str]:
+    """Start Python with this folder as the cache of machine code; it waits for a line."""
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "NUMBA_CACHE_DIR": str(folder)},
+    )
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not compiling.COMPILING, reason="nothing is compiled")
+def test_one_of_several_processes_compiles_and_a_later_one_loads_little(tmp_path: Path) -> None:
+    processes = [start(COMPILES, tmp_path) for _ in range(3)]
+    for each in processes:
+        assert each.stdin is not None
+        each.stdin.write("\n")
+        each.stdin.flush()
+    answers = [each.communicate()[0].split() for each in processes]
+    assert sorted(compiled for compiled, _ in answers) == ["0", "0", "1"]
+    assert all(compiled == "1" or heavy == "False" for compiled, heavy in answers)
+
+
+HOLDS = """
+import sys
+from pathlib import Path
+from fedfairx.util.file_lock import WaitingLock
+lock = WaitingLock(Path(sys.argv[1]))
+print("held", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.process
+def test_a_killed_process_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    holder = start(HOLDS, tmp_path, path)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    in_vain = WaitingLock(path, most_seconds=0.0)
+    assert not in_vain.held
+    in_vain.free()
+    holder.kill()
+    holder.communicate()
+    after = WaitingLock(path, most_seconds=0.0)
+    assert after.held
+    after.free()
+    again = WaitingLock(path, most_seconds=0.0)
+    assert again.held
+    again.free()
+
+
+@pytest.mark.skipif(not compiling.COMPILING, reason="nothing is compiled")
+def test_what_can_not_be_compiled_is_not_waited_for() -> None:
+    cache = agent_kernels.learn_one._cache
+    with pytest.raises(numba.TypingError):
+        agent_kernels.learn_one("memory", "context", "weight", "reward")
+    lock = WaitingLock(Path(cache._cache_file._index_path).with_suffix(".lock"), most_seconds=0.0)
+    assert lock.held
+    lock.free()
+
+
+def test_a_folder_without_locks_is_no_obstacle(tmp_path: Path) -> None:
+    lock = WaitingLock(tmp_path / "missing" / "lock")
+    assert not lock.held
+    lock.free()

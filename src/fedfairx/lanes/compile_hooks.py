@@ -6,6 +6,7 @@
   run as fast without: a fifth of the compile time.
 - The first compilation is announced through the logger "fedfairx", which prints warnings to stderr unless an
   application configures it: `logging.getLogger("fedfairx").setLevel(logging.ERROR)` silences it.
+- Other processes need not wait any longer for a compilation that fails.
 """
 
 from __future__ import annotations
@@ -75,6 +76,20 @@ class Announcer(event.Listener):
         """Do nothing."""
 
 
+class Freer(event.Listener):
+    """Free the lock of a function whose compilation fails; that of another is freed once it is on disk."""
+
+    def on_start(self, happening: Any) -> None:
+        """Do nothing."""
+
+    def on_end(self, happening: Any) -> None:
+        failed = happening._exc_details is not None  # `is_failed` says the opposite in some versions
+        if failed and is_ours(happening):
+            free = getattr(happening.data["dispatcher"]._cache, "free", None)
+            if free is not None:  # inlined functions have no cache
+                free()
+
+
 def is_ours(happening: Any) -> bool:
     """Whether Numba compiles a function of this package; functions made by `exec` may have no module."""
     function = getattr(happening.data.get("dispatcher"), "py_func", None)
@@ -85,3 +100,4 @@ def install_compile_hooks(folder: str | None) -> None:
     """Install the hooks; `folder` is the cache of machine code, None if there is none."""
     event.register("numba:compile", FasterSettings())
     event.register("numba:compile", Announcer(folder))
+    event.register("numba:compile", Freer())

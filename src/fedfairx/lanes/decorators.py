@@ -29,6 +29,7 @@ from numba.extending import typeof_impl
 from fedfairx.lanes import rows_llvm, vector
 from fedfairx.lanes.compile_hooks import install_compile_hooks
 from fedfairx.lanes.inline_compiler import InnerCompiler
+from fedfairx.util.file_lock import WaitingLock
 
 #: Modules that register types with Numba when they are imported, before anything is compiled.
 NUMBERS = (vector, rows_llvm)
@@ -118,7 +119,45 @@ class _Place(caching.CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class _Cache(caching.FunctionCache):  # type: ignore[misc]
+    """The machine code of a function on disk. One process compiles it, and others wait for that one."""
+
     _impl_class = _Place
+
+    def __init__(self, function: FunctionType, *, allocates: bool) -> None:
+        super().__init__(function)
+        self._allocates = allocates
+        self._lock: WaitingLock | None = None
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the machine code for these types; None if it must be compiled, which then is locked.
+
+        Numba first imports all that it can compile, SciPy's linear algebra included. That takes half a
+        second, and only compiling and machine code that allocates need it.
+        """
+        if self._allocates:
+            target_context.refresh()
+        with self._guard_against_spurious_io_errors():
+            loaded = self._load_overload(sig, target_context)
+            if loaded is None and self._lock is None:
+                os.makedirs(self.cache_path, exist_ok=True)
+                self._lock = WaitingLock(Path(self._cache_file._index_path).with_suffix(".lock"))
+                loaded = self._load_overload(sig, target_context)
+                if loaded is not None:
+                    self.free()
+            return loaded
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep the machine code for these types."""
+        try:
+            super().save_overload(sig, data)
+        finally:
+            self.free()
+
+    def free(self) -> None:
+        """Let other processes compile."""
+        if self._lock is not None:
+            self._lock.free()
+            self._lock = None
 
 
 def _compile(function: Function, **more: Any) -> Function:
@@ -127,9 +166,10 @@ def _compile(function: Function, **more: Any) -> Function:
         return quiet
     _listen()
     keep = more.pop("cache", True) and cache_folder() is not None
-    compiled: Any = numba.njit(error_model="numpy", **more)(function)
+    # No wrapper for C: callbacks, which C calls, are not compiled here.
+    compiled: Any = numba.njit(error_model="numpy", no_cfunc_wrapper=True, **more)(function)
     if keep:
-        compiled._cache = _Cache(function)
+        compiled._cache = _Cache(cast(FunctionType, function), allocates=more["_nrt"])
     return cast(Function, compiled)
 
 
@@ -140,12 +180,22 @@ class _Inner:
         self, function: Callable[..., Any], called: Callable[[], Callable[..., Any]], *, forced: bool = False
     ) -> None:
         functools.update_wrapper(self, function)
+        self.py_func, self._forced = function, forced
+        self._called = functools.cache(called)
+
+    @functools.cached_property
+    def inside(self) -> Any:
+        """What callers are compiled with; made for the first of them, so not where all is cached."""
         # It is not cached on disk: its callers' machine code contains it. `forceinline` is always set,
         # because a function without it takes its caller's.
-        inner = {"cache": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": forced}
-        self.inside = cast(Any, _compile(function, _nrt=False, pipeline_class=InnerCompiler, **inner))
-        self.py_func, self.targetoptions = function, self.inside.targetoptions
-        self._called = functools.cache(called)
+        return _compile(
+            self.py_func,
+            cache=False,
+            no_cpython_wrapper=True,
+            forceinline=self._forced,
+            _nrt=False,
+            pipeline_class=InnerCompiler,
+        )
 
     def __call__(self, *arguments: Any) -> Any:
         return self._called()(*arguments)

@@ -1,4 +1,4 @@
-"""An exclusive lock between processes: `flock` on a separate file beside the file that it guards.
+"""Exclusive locks between processes: `flock` on a separate file beside the file that it guards.
 
 SQLite locks its file with POSIX record locks, and those are lost as soon as the process closes any
 descriptor of that file: after a backup read, say. So the ledger's lock is `flock` on a file that nobody has
@@ -13,12 +13,16 @@ import contextlib
 import json
 import os
 import socket
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from fedfairx.errors import LedgerMismatch, PrivacyError
 from fedfairx.util.fork_safety import watch
+
+#: How long a `WaitingLock` waits: longer than a busy machine compiles any function.
+MOST_SECONDS = 120.0
 
 
 class FileLock:
@@ -100,6 +104,43 @@ class FileLock:
     def __del__(self) -> None:
         if getattr(self, "_descriptor", None) is not None:
             self.free()
+
+
+class WaitingLock:
+    """A lock for work whose result others can use: who comes second waits, from construction, for `free`.
+
+    The kernel frees it when its holder dies. After `most_seconds`, as where the holder is suspended, and
+    where the file system has no locks, the second goes on without it: the work may then be done twice.
+    """
+
+    def __init__(self, path: Path, *, most_seconds: float = MOST_SECONDS) -> None:
+        self.held = False
+        self._descriptor: int | None = None
+        end = time.monotonic() + most_seconds
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
+
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            watch(self)
+            while not self.held:
+                try:
+                    fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    self.held = True
+                except BlockingIOError:
+                    if time.monotonic() >= end:
+                        break
+                    time.sleep(0.02)
+
+    def free(self) -> None:
+        """Release the lock, if it is held."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor, self.held = None, False
+
+    def disown(self) -> list[Any]:
+        """In a forked child: leave the lock to the parent, so that it ends with the parent."""
+        self.free()
+        return []
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

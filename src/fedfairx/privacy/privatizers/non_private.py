@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedfairx.core.agent_kernels import learn_and_add, learn_one, learn_slate
-from fedfairx.core.statistics import add_one, embedded, packed_size, place
+from fedfairx.core.statistics import add_one, diagonal_entries, embedded, packed_size
 from fedfairx.errors import StateError, require
 from fedfairx.privacy.bounds import Bounds
 from fedfairx.privacy.guarantee import Guarantee
@@ -46,6 +46,7 @@ class NonPrivateSums:
         self.mechanism = NonPrivate()
         self._digest = self.mechanism.digest()
         self._total = np.zeros(packed_size(dimension))
+        self._diagonal: list[int] = diagonal_entries(dimension).tolist()
         self._count = 0
         self.spent = 0
         self._latest: Release | None = None
@@ -117,7 +118,7 @@ class NonPrivateSums:
             context = np.eye(1, self.dimension, arm)[0]
             self.add(context, reward, weight=weight)
             return
-        self._total[place(self.dimension, arm, arm)] += weight * weight
+        self._total[self._diagonal[arm]] += weight * weight
         self._total[self._total.size - self.dimension + arm] += weight * reward
         self._count += 1
 
@@ -128,6 +129,7 @@ class NonPrivateSums:
     def resize(self, dimension: int) -> None:
         """Accept records of more coordinates from now on."""
         self._total = embedded(self._total, dimension)
+        self._diagonal = diagonal_entries(dimension).tolist()
         self.dimension = dimension
 
     def release(self, number: int | None = None) -> Release:
