@@ -166,8 +166,8 @@ def _compile(function: Function, **more: Any) -> Function:
         return quiet
     _listen()
     keep = more.pop("cache", True) and cache_folder() is not None
-    # No wrapper for C: callbacks, which C calls, are not compiled here.
-    compiled: Any = numba.njit(error_model="numpy", no_cfunc_wrapper=True, **more)(function)
+    more["no_cfunc_wrapper"] = True  # what C calls, `callback.Pointer`, is not compiled here
+    compiled: Any = numba.njit(error_model="numpy", **more)(function)
     if keep:
         compiled._cache = _Cache(cast(FunctionType, function), allocates=more["_nrt"])
     return cast(Function, compiled)
