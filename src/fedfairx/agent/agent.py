@@ -10,7 +10,7 @@ import math
 import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import takewhile
 from os import PathLike
 from typing import Any, Self, Unpack, cast
@@ -867,11 +867,11 @@ class Agent:
 
         rewards: one for each decision, or what `observe` takes as `rewards` of several slots.
         """
-        with self._lock:
-            values = list(rewards)
-            if replace:
-                self._replace_many(list(decisions), values, persons)
-                return
+        values = list(rewards)
+        if replace:
+            self._replace_many(list(decisions), values, persons)
+            return
+        with self._transaction:
             waiting = self._different(decisions)
             same = len(waiting) == len(values)
             require(same, "rewards", f"must be as many as the {len(waiting)} decisions", len(values))
@@ -885,7 +885,7 @@ class Agent:
             with self._transaction:
                 for decision, each, person in zip(waiting, outcomes, whose, strict=True):
                     self._end(decision, each, person=person)
-            self._warn(*outcomes)
+        self._warn(*outcomes)
 
     def _different(self, decisions: Iterable[Decision | str]) -> list[Decision]:
         """These pending decisions, each of which must occur once."""
@@ -913,22 +913,22 @@ class Agent:
         """
         rows: Any
         encoded: Encoded | None = None
-        if self._model.actions is None:
-            if self._model.schema is not None and are_described(contexts):
-                encoded = self._encode(contexts)
-                contexts = encoded.contexts
-            rows = as_sound_contexts(cast("Any", contexts), self.dimension)
-        else:
-            rows = self._model.actions.coordinates(contexts)
-        values = as_rewards(rewards, len(rows), self._reward)
-        whose = as_persons(persons, len(rows))
-        each = None if weights is None else as_row_weights(weights, len(rows))
-        if each is not None:
-            check_weights(each, self.options.reward_range)
-        text = "must be 1 to learn a log privately: which of its rows are one decision is not known"
-        alone = not self.private or (each is None and self._slots is ONE)
-        require(alone, "slots", text, len(self._slots))
-        with self._lock:
+        with self._transaction:
+            if self._model.actions is None:
+                if self._model.schema is not None and are_described(contexts):
+                    encoded = self._encode(contexts)
+                    contexts = encoded.contexts
+                rows = as_sound_contexts(cast("Any", contexts), self.dimension)
+            else:
+                rows = self._model.actions.coordinates(contexts)
+            values = as_rewards(rewards, len(rows), self._reward)
+            whose = as_persons(persons, len(rows))
+            each = None if weights is None else as_row_weights(weights, len(rows))
+            if each is not None:
+                check_weights(each, self.options.reward_range)
+            text = "must be 1 to learn a log privately: which of its rows are one decision is not known"
+            alone = not self.private or (each is None and self._slots is ONE)
+            require(alone, "slots", text, len(self._slots))
             if self._looks:
                 self._look(rows)
             if not self._counts_persons:
@@ -940,7 +940,7 @@ class Agent:
                 self._take(steps.Learnt(rows, values, each))
             if encoded is not None:
                 self.count_values(encoded)
-            self._warn(dict(enumerate(values)))
+        self._warn(dict(enumerate(values)))
 
     def _enter_rows(self, rows: Any, rewards: Sequence[float], persons: Sequence[str | int | None]) -> None:
         """Give records of actions that were shown elsewhere to the privatizer."""
@@ -1470,6 +1470,7 @@ class Agent:
         window: float | None = None,
         default_reward: float | None = None,
         confirm: Confirm | None = None,
+        shared: bool = False,
         **keywords: Unpack[Keywords],
     ) -> Self:
         """Open an agent in a file (SQLite) or a `postgresql://` database; see docs/howto/keep-an-agent.md.
@@ -1488,10 +1489,14 @@ class Agent:
         default_reward: the reward learnt then; it may change too.
         confirm: asks the peers whether this is the latest copy, before anything is sent
             (`privacy.refuse_old_copy`).
+        shared: several processes may have a `postgresql://` database open, if all say so. Each call that
+            writes first takes the steps of the others, and its own come after them, as if one process had
+            made all. What is only read, like `estimate`, is as of the last such call; an empty `transaction`
+            catches up. Not yet for private agents and members of federations.
         """
         asked = Asked(name, dimension, schema, actions, options, budget, keywords)
-        log = open_log(place)
-        with _opening(log):
+        log = open_log(place, shared=shared)
+        with _opening(log) as opening:
             store = find_store(log, name)
             if store is None:
                 with log.transaction:
@@ -1514,6 +1519,7 @@ class Agent:
             if confirm is not None:
                 last = agent._exchange.latest.get(agent.name)
                 confirm(agent.released, "" if last is None else last.digest)
+            opening.append(store)
             store.follow()  # last: after an error, nothing of the agent may stay in the log
         return agent
 
@@ -1540,6 +1546,11 @@ class Agent:
     def durable(self) -> bool:
         """Whether it is stored in a database (`Agent.open`)."""
         return not isinstance(self._log, NullLog)
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes may have it open too (`Agent.open`)."""
+        return isinstance(self._log, AgentStore) and self._log.log.database.shared
 
     @property
     def journal(self) -> Journal:
@@ -1575,12 +1586,19 @@ class Agent:
 
 
 @contextmanager
-def _opening(log: Log) -> Iterator[None]:
-    """Hold the lock of a log that other agents may be using, and close the log if opening fails."""
+def _opening(log: Log) -> Iterator[list[AgentStore]]:
+    """Hold the lock of a log that other agents may be using, and close the log if opening fails.
+
+    Where processes share the database, none of them appends meanwhile.
+    """
+    stores: list[AgentStore] = []
     with log.lock:
         try:
-            yield
+            with log.transaction if log.database.shared else nullcontext():
+                yield stores
         except BaseException:
+            for store in stores:
+                store.abandon()
             log.close()
             raise
 

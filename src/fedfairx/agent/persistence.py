@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from fedfairx import steps
 from fedfairx.agent.actions import as_arms
 from fedfairx.agent.core import Core
 from fedfairx.agent.options import Options
@@ -42,11 +43,13 @@ from fedfairx.storage.agents import (
     store_feature_schema,
     update_settings,
 )
+from fedfairx.storage.amendments import Amendments
 from fedfairx.storage.database import damaged
 from fedfairx.storage.journal import Entry, Journal
 from fedfairx.storage.open_log import leave_mark
 from fedfairx.storage.privacy_ledger import StoredLedger, StoredPersons
 from fedfairx.storage.queries import number_at
+from fedfairx.storage.seals import DIGEST
 from fedfairx.storage.transaction_log import Log
 
 SNAPSHOT_EVERY = 5000  # steps, at least, from one snapshot to the next
@@ -54,6 +57,8 @@ SHORT = 100  # steps that a short call takes at most: a decision, or the rewards
 PAIRS = 50  # pairs of coordinates that a snapshot writes in the time of a step
 FEW = 20_000  # the most steps that are read into memory before any is replayed
 CHUNK = 200  # decisions whose contexts are dropped in one transaction
+#: Steps after which what was applied before them is no longer what the log gives, or can no longer be read.
+REWRITING = (steps.Replaced, steps.Deleted, steps.RolledBack, steps.Dropped)
 
 
 def find_store(log: Log, name: str | None) -> AgentStore | None:
@@ -172,6 +177,11 @@ class AgentStore:
         self.settings = read_value(settings, AgentSettings, "settings")
         if self.settings.features is None:
             self.settings = replace(self.settings, features=adopted_schema(self.journal))
+        if log.database.shared and settings["budgets"]:
+            raise InvalidInput(
+                f"agent {settings['name']!r} is private, and for now a private agent is for one process: it "
+                f"must have {self.journal.place} alone"
+            )
         self._settings = settings
         self._secret = secret
         self.core: Core  # set by the agent
@@ -194,15 +204,16 @@ class AgentStore:
     def follow(self) -> None:
         """Keep the agent in step with the log from now on, and give it a prefix of its ids to come."""
         log, number = self.log, self.journal.agent
-        if number not in log.prefixes:  # else this process has had the log since then, and nobody else
+        if number not in log.prefixes:  # else this process has had the log since then
             log.prefixes[number] = self.journal.begin_incarnation()
             leave_mark(log)
         for hooks, hook in self._hooks():
             hooks.append(hook)
         log.committed[number] = self._after_commit
+        log.followers[number] = self._catch_up
         self.journal.long_after = self._snapshot_soon
         log.agents.add(number)
-        self.prefix = log.prefixes[number]
+        self.prefix = self.prefixes.given[-1][1]
 
     def close(self) -> None:
         """Detach the agent from the log, which is closed with its last agent."""
@@ -214,12 +225,24 @@ class AgentStore:
             self.journal.closed = True
             try:
                 if log.users > 1:
-                    for hooks, hook in self._hooks():
-                        hooks.remove(hook)
-                    del log.committed[number]
-                    self._before_close()
+                    try:
+                        self._before_close()
+                    finally:
+                        self._detach()
             finally:
                 log.close()
+
+    def _detach(self) -> None:
+        for hooks, hook in self._hooks():
+            hooks.remove(hook)
+        del self.log.committed[self.journal.agent], self.log.followers[self.journal.agent]
+
+    def abandon(self) -> None:
+        """After a failed opening: leave nothing of the agent in the log, which the caller closes."""
+        if self.log.followers.get(self.journal.agent) == self._catch_up:
+            self.log.agents.remove(self.journal.agent)
+            self.log.prefixes.pop(self.journal.agent)
+            self._detach()
 
     def _hooks(self) -> list[tuple[list[Any], Callable[[], object]]]:
         log = self.log
@@ -269,6 +292,11 @@ class AgentStore:
 
         An agent that a service has told its features, or that there are none, keeps them.
         """
+        if self.log.database.shared:
+            raise InvalidInput(
+                f"schema must be left out: this agent was made without one, and can get one only from a "
+                f"process that has {self.journal.place} alone, got {schema}"
+            )
         fits = self.settings.actions is None and schema.width == self.settings.dimension
         if not fits or not store_feature_schema(self.journal, schema.to_dict()):
             raise InvalidInput(
@@ -283,6 +311,7 @@ class AgentStore:
         """Bring the agent to the end of the log, from the newest snapshot or, if `whole`, from the first."""
         try:
             self._read_budgets()
+            self._read_prefixes()
             self._restore(whole)
         except FedFairXError:
             raise
@@ -305,11 +334,32 @@ class AgentStore:
         amended = journal.amendments(self.log.database.execute)
         core.restore(state, privatizer, pending)
         journal.unsaved = 0
+        self._replay_all(entries, amended)
+
+    def _read_prefixes(self) -> None:
+        if self.log.database.shared:
+            self.journal.read_prefixes()
+            self.prefix = self.prefixes.given[-1][1] if self.prefixes.given else ""
+
+    def _catch_up(self, since: int) -> None:
+        """Inside a transaction, at its start: apply what other processes have appended from a number on."""
+        journal, heads = self.journal, self.log.heads
+        self._read_prefixes()
+        entries = list(journal.entries(since, after=heads.pop(journal.agent, None)))
+        if any(isinstance(entry.step, REWRITING) for entry in entries):
+            journal.rewritten += 1
+            self.restore()
+        else:
+            self._replay_all(entries, Amendments())
+        if entries:
+            heads[journal.agent] = entries[-1].seal[DIGEST]
+
+    def _replay_all(self, entries: Iterable[Entry], amended: Amendments) -> None:
         try:
             for entry in entries:
                 self._replayed = entry.time
                 self._replay(entry, undone=amended.is_undone(entry.number))
-                journal.unsaved += 1
+                self.journal.unsaved += 1
         finally:
             self._replayed = None
 
@@ -393,7 +443,7 @@ class AgentStore:
 
     def verify(self) -> None:
         """Replay the whole log from the first snapshot; `StateError` unless it ends in the same state."""
-        with self.log.lock:
+        with self.log.transaction:
             before = self._snapshot()
             try:
                 self.restore(whole=True)
@@ -405,7 +455,8 @@ class AgentStore:
 
     def take_snapshot(self) -> None:
         """Store the state after all steps so far."""
-        self.journal.write_snapshot(self._snapshot())
+        with self.log.transaction:  # which catches up first
+            self.journal.write_snapshot(self._snapshot())
 
     def _snapshot(self) -> dict[str, Any]:
         return {**plain_value(self.core.state(whole=False)), "runs": len(self.budgets)}
@@ -420,6 +471,11 @@ class AgentStore:
             with suppress(StorageError):
                 self.log.database.overwrite_deleted()
         if self._snapshot_soon(0):
+            if self.log.database.shared:  # another process may have taken one
+                unsaved = self.log.end - self.journal.snapshot_numbers()[-1]
+                self.journal.unsaved = min(self.journal.unsaved, unsaved)
+                if not self._snapshot_soon(0):
+                    return
             self._try_snapshot()
 
     def _snapshot_soon(self, steps: int = SHORT) -> bool:
@@ -469,14 +525,13 @@ class AgentStore:
         count = old.count(journal)
         if not count:
             return False
-        with self.log.lock:
-            if journal.amendments() != said:  # another thread was faster
+        with self.log.transaction:
+            if journal.amendments() != said:  # another thread or process was faster
                 return True
             if not self._sound_snapshots(bound):
                 self.take_snapshot()
-            with self.log.transaction:
-                first = self._sound_snapshots(bound)[0]
-                erasure.append_drop(journal, old, count=count, rule=rule, snapshot=first)
+            first = self._sound_snapshots(bound)[0]
+            erasure.append_drop(journal, old, count=count, rule=rule, snapshot=first)
         return True
 
     def _sound_snapshots(self, bound: int) -> list[int]:

@@ -130,18 +130,30 @@ class ServedRow(NamedTuple):
 
 def read_served(log: Log) -> dict[str, ServedRow]:
     """All agents by name, the oldest first; at the end those that are not made yet."""
-    database = log.database
+    read = log.database.read
+    # First those that are made: one that another process makes meanwhile has its settings by then.
+    names = [name for (name,) in read("SELECT name FROM agents ORDER BY agent")]
     kept = {
         name: ServedRow(
             None if settings is None else json.loads(settings), None if archived is None else archived / 1e6
         )
-        for name, settings, archived in database.execute(
+        for name, settings, archived in read(
             "SELECT name, settings, archived FROM served_agents ORDER BY created, name"
         )
     }
-    names = [name for (name,) in database.execute("SELECT name FROM agents ORDER BY agent")]
     served = {name: kept.get(name, ServedRow()) for name in names}
     return served | {name: row._replace(made=False) for name, row in kept.items() if name not in served}
+
+
+def is_served(log: Log, name: str, row: ServedRow | None) -> bool:
+    """Inside a transaction: whether this is still what a service keeps of an agent; None for nothing."""
+    question = "SELECT settings, archived FROM served_agents WHERE name = ?"
+    rows = log.database.execute(question, (name,))
+    if not rows:
+        return row is None or (row.settings is None and row.archived is None)
+    settings, archived = rows[0]
+    there = None if settings is None else json.loads(settings), archived is not None
+    return row is not None and there == (row.settings, row.archived is not None)
 
 
 def store_served(log: Log, name: str, settings: dict[str, Any] | None, *, archived: bool = False) -> None:
@@ -155,5 +167,6 @@ def store_served(log: Log, name: str, settings: dict[str, Any] | None, *, archiv
 
 
 def forget_served(log: Log, name: str) -> None:
-    """Inside a transaction: forget an agent that could not be made."""
-    log.write("DELETE FROM served_agents WHERE name = ?", (name,))
+    """Inside a transaction: forget an agent that could not be made, unless another process has made it."""
+    there = "SELECT 1 FROM agents WHERE agents.name = served_agents.name"
+    log.write(f"DELETE FROM served_agents WHERE name = ? AND NOT EXISTS ({there})", (name,))

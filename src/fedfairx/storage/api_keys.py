@@ -18,7 +18,7 @@ from fedfairx.storage.open_log import open_database
 from fedfairx.storage.schema import create_tables
 from fedfairx.storage.transaction_log import Log
 
-_COLUMNS = "id, name, role, created, revoked, agents"
+COLUMNS = "id, name, role, created, revoked, agents"
 _WHOLE = re.compile(r"[0-9a-f]{12}\.[A-Za-z0-9_-]{32,200}").fullmatch
 
 
@@ -87,7 +87,7 @@ class ApiKeys:
             require(agent in there, "agents", rule, agent, "make the agent first")
         with self._log.transaction as log:
             log.write(
-                f"INSERT INTO api_keys ({_COLUMNS}, hash) VALUES (?, ?, ?, ?, NULL, ?, ?)",
+                f"INSERT INTO api_keys ({COLUMNS}, hash) VALUES (?, ?, ?, ?, NULL, ?, ?)",
                 (
                     *(identity, name, role, log.now()),
                     None if agents is None else json.dumps(sorted(agents)),
@@ -101,15 +101,15 @@ class ApiKeys:
         if not _WHOLE(key):  # PostgreSQL would refuse a NUL
             return None
         identity, _, secret = key.partition(".")
-        rows = self._log.database.read(f"SELECT {_COLUMNS}, hash FROM api_keys WHERE id = ?", (identity,))
+        rows = self._log.database.read(f"SELECT {COLUMNS}, hash FROM api_keys WHERE id = ?", (identity,))
         held = rows[0] if rows else ("", "", "", 0, None, None, "")
         fits = hmac.compare_digest(_hash(secret), held[-1])
-        return _key(held) if rows and fits and held[4] is None else None
+        return key_of(held) if rows and fits and held[4] is None else None
 
     def all(self) -> list[ApiKey]:
         """All keys, revoked ones too, the oldest first."""
-        rows = self._log.database.read(f"SELECT {_COLUMNS} FROM api_keys ORDER BY created, id")
-        return [_key(row) for row in rows]
+        rows = self._log.database.read(f"SELECT {COLUMNS} FROM api_keys ORDER BY created, id")
+        return [key_of(row) for row in rows]
 
     def revoke(self, identity: str) -> None:
         """Revoke a key by its id."""
@@ -120,7 +120,8 @@ class ApiKeys:
             log.write("UPDATE api_keys SET revoked = ? WHERE id = ?", (log.now(), identity))
 
 
-def _key(row: Row) -> ApiKey:
+def key_of(row: Row) -> ApiKey:
+    """The key of a row that begins with `COLUMNS`."""
     identity, name, role, created, revoked, agents = row[:6]
     limited = None if agents is None else frozenset(json.loads(agents))
     return ApiKey(identity, name, role, created / 1e6, None if revoked is None else revoked / 1e6, limited)
@@ -136,7 +137,7 @@ def open_keys(place: str | os.PathLike[str]) -> Iterator[ApiKeys]:
     try:
         database = open_database(place)
     except StorageUnavailable:  # another process has it open, and has created its tables
-        database = open_database(place, access="shared")
+        database = open_database(place, access="beside")
     try:
         create_tables(database)
         yield ApiKeys(Log(database))

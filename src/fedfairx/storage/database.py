@@ -13,9 +13,10 @@ from typing import Any, Literal, NamedTuple, Protocol
 from fedfairx.errors import StateError, StorageUnavailable
 
 Row = tuple[Any, ...]
-#: "own": exclusive for this process, by a lock. "shared": single statements while another process owns it.
-#: "read": a read-only snapshot of what is committed.
-Access = Literal["own", "shared", "read"]
+#: "own": exclusive for this process, by a lock. "shared": with other processes that open it so; each
+#: transaction has the database's write lock. "beside": single statements while others have it. "read": a
+#: read-only snapshot of what is committed.
+Access = Literal["own", "shared", "beside", "read"]
 Ask = Callable[[str, Sequence[Any]], list[Row]]
 PAGE = 2000  # rows at a time
 
@@ -25,7 +26,7 @@ class Busy(StorageUnavailable):
 
 
 class Known(NamedTuple):
-    """The row that this process wrote last, or read at the end of the log when it opened it.
+    """The row that this process wrote last, or read last at the end of the log.
 
     A copy of the database that has this row has all that was written before it. `where` finds it by number
     and digest, after FROM; `end` is the number after the last step.
@@ -72,8 +73,17 @@ class Database(Protocol):
         ...
 
     @property
+    def shared(self) -> bool:
+        """Whether other processes may append too: whoever begins a transaction waits for theirs to end."""
+        ...
+
+    @property
     def local(self) -> bool:
         """Whether a transaction waits for no server."""
+        ...
+
+    def clock(self) -> int:
+        """Nanoseconds since 1970; where processes share a database, the server's when `begin` returned."""
         ...
 
     def check_known(self) -> None:

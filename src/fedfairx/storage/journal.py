@@ -67,6 +67,7 @@ from fedfairx.storage.seals import (
 from fedfairx.storage.transaction_log import Log
 from fedfairx.util.arrays import Array
 
+_PREFIXES = "SELECT first, prefix FROM id_prefixes WHERE agent = ? ORDER BY id"
 _DECISIONS = f"SELECT {DECISION}, seal FROM decisions"
 NOW = 2**62  # as of this number, all steps count
 #: A decision `d`, its outcome `o`, and the outcome that replaced it last, `r`, as of a number.
@@ -122,16 +123,31 @@ class Journal:
         self.unsaved = 0  # steps since the newest snapshot
         self.long_after: Callable[[], bool] = lambda: False  # whether a snapshot is due soon
         self.closed = False  # set with its agent; it can still be read while the log is open
+        self.rewritten = 0  # how often another process has changed what earlier steps mean
         self._named: tuple[Sequence[str] | None, str | None] = None, None  # the last names, and as JSON
         self._amended: tuple[int | None, Amendments] = None, Amendments()  # as of this event
-        rows = log.database.execute(
-            "SELECT first, prefix FROM id_prefixes WHERE agent = ? ORDER BY id", (agent,)
-        )
-        self.origins = IdPrefixes((int(first), str(prefix)) for first, prefix in rows)
+        self.origins = IdPrefixes()
+        self._origins_read: int | None = None  # `Log.last_prefix` then
+        self.read_prefixes()
 
     @property
     def place(self) -> str:
         return self.log.database.place
+
+    def read_prefixes(self) -> None:
+        """Read the prefixes of ids, if there are others than were read before."""
+        if self._origins_read != self.log.last_prefix:
+            rows = self.log.database.execute(_PREFIXES, (self.agent,))
+            self.origins.given = [(int(first), str(prefix)) for first, prefix in rows]
+            self._origins_read = self.log.last_prefix
+
+    def _has_more_prefixes(self) -> bool:
+        """Whether another process has drawn prefixes since this one caught up; if so, they are known now."""
+        if not self.log.database.shared:
+            return False
+        rows = self.log.database.read(_PREFIXES, (self.agent,))
+        before, self.origins.given = self.origins.given, [(int(first), str(name)) for first, name in rows]
+        return len(rows) > len(before)
 
     # --- writing -------------------------------------------------------------------------------------
 
@@ -361,12 +377,14 @@ class Journal:
         ]
         return bytes(max(newest)[1])[DIGEST] if newest else START
 
-    def entries(self, since: int = 0) -> Iterator[Entry]:
+    def entries(self, since: int = 0, *, after: bytes | None = None) -> Iterator[Entry]:
         """All steps from number `since` on, in order; `StateError` at the first row that breaks the chain.
 
         An outcome has the newest reward of its decision.
+
+        after: the digest of the row before them, if it is known.
         """
-        previous = self.head(before=since)
+        previous = after or self.head(before=since)
         tables = (
             map(self._decided, self._pages(_DECISIONS, since)),
             map(self._outcome, self._pages(_OUTCOMES, since, "o.", NOW)),
@@ -447,11 +465,9 @@ class Journal:
 
     def _checked(self, row: Stored, seal: Seal) -> Stored:
         """The row, if it fits its seal, or has lost its content rightly."""
-        try:
-            sound = seal(row.seal[PREVIOUS], row.seal[SALT], row) == row.seal
-        except (AttributeError, struct.error, TypeError, UnicodeError):  # a value of another type
-            sound = False
-        if not sound and not self._is_amended(row):
+        if _fits(row, seal) or self._is_amended(row):
+            return row
+        if not (self._has_more_prefixes() and _fits(row, seal)):
             raise self._damaged(f"step {row.seq} is not as it was written")
         return row
 
@@ -470,6 +486,8 @@ class Journal:
     def decision(self, identity: str) -> StoredDecision | None:
         """The decision with this id; None if this agent made none."""
         number = self.origins.number_in(identity)
+        if number is None and self._has_more_prefixes():
+            number = self.origins.number_in(identity)
         return None if number is None else self._one(" AND d.seq = ?", number)
 
     def by_key(self, key: str) -> StoredDecision | None:
@@ -655,6 +673,14 @@ class Journal:
             slot.reward, slot.reward_time = latest.reward, first.time / 1e6
             slot.status, slot.person = first.status, first.person
         return slots
+
+
+def _fits(row: Stored, seal: Seal) -> bool:
+    """Whether a row fits its seal."""
+    try:
+        return seal(row.seal[PREVIOUS], row.seal[SALT], row) == row.seal
+    except (AttributeError, struct.error, TypeError, UnicodeError):  # a value of another type
+        return False
 
 
 def _as_json(body: dict[str, Any]) -> bytes:

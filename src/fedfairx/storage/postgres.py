@@ -5,6 +5,10 @@ connection is lost, the next step connects and locks again. The process goes on 
 lock meanwhile; else its agents are not what the database says, and it must be started again. The same holds
 if what it wrote last is missing, which each transaction looks up: an older copy can be restored under a
 running process without closing its connection.
+
+Processes that share a database hold that lock together, and each transaction waits for another one, the write
+lock, which ends with it. A process that stops inside of a transaction would hold up all others: the server
+ends its session after `_IDLE` seconds, and the others wait a little longer than that.
 """
 
 from __future__ import annotations
@@ -31,8 +35,17 @@ _WAITS = (0.01, 0.04, 0.1, 0.2, 0.4)  # seconds
 #: The server ends the session of a machine that is gone, and with it the lock, after some 25 seconds.
 _KEEPALIVE = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3"
 _LOCK = "('fedfairx ' || current_schema())"
-#: Error codes after which a retry may succeed: connection, conflict, resources, operator, read-only.
-_TRY_AGAIN = ("08", "40", "53", "55", "57", "58", "25006")
+_IDLE = 10  # seconds
+_LIMITS = f"SET idle_in_transaction_session_timeout = '{_IDLE}s'; SET lock_timeout = '{_IDLE + 5}s'"
+#: Begin a transaction, wait for the write lock, read the time. What others have written meanwhile is seen by
+#: the next statement, and not by the one that waits.
+_BEGIN_SHARED = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED; "
+    "SELECT pg_advisory_xact_lock(hashtextextended('fedfairx write ' || current_schema(), 0)); "
+    "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT"
+)
+#: Error codes after which a retry may succeed: connection, conflict, resources, operator, read-only, idle.
+_TRY_AGAIN = ("08", "40", "53", "55", "57", "58", "25006", "25P03")
 #: Error codes of damage: values, constraints, a missing table or column, the server's own checks.
 _DAMAGED = ("22", "23", "42P01", "42703", "XX")
 
@@ -51,8 +64,12 @@ class PostgresDatabase:
         self._psycopg = psycopg
         self._address = address
         self._access = access
+        self.shared = access == "shared"
+        self._time = 0  # microseconds since 1970, when the last transaction began
+        self._inside = False  # a transaction
         self._holder = os.getpid(), socket.gethostname(), datetime.now(UTC).isoformat()
         self._locked = False  # whether this process had the lock before
+        self._seen: Row | None = None  # the last holder, if this process shares the database
         self._guard = threading.RLock()
         self._writer: psycopg.Connection[Row] | None = None
         self._reader: psycopg.Connection[Row] | None = None
@@ -68,13 +85,17 @@ class PostgresDatabase:
         self._check()
         if self._writer is not None and not self._writer.closed and not self._writer.broken:
             return self._writer
+        if self._inside:
+            raise StorageUnavailable(f"the connection to {self.place} was lost; nothing has changed")
         connection = self._psycopg.connect(self._address, autocommit=True)
         try:
             if self._access == "read":
                 connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             else:
                 connection.execute("SET synchronous_commit = on")
-            if self._access == "own":
+            if self.shared:
+                connection.execute(_LIMITS)
+            if self._access in ("own", "shared"):
                 connection.execute(_KEEPALIVE)
                 self._lock(connection)
         except BaseException:
@@ -92,8 +113,7 @@ class PostgresDatabase:
     def _lock(self, connection: psycopg.Connection[Row]) -> None:
         """Take the lock; if this process had it before, nobody else may have had it since."""
         for wait in (*_WAITS, None):  # the server notices late that a process has ended
-            row = connection.execute(f"SELECT pg_try_advisory_lock(hashtextextended({_LOCK}, 0))").fetchone()
-            free = row is not None and row[0]
+            free = _try_lock(connection, shared=self.shared)
             if wait is None or free:
                 break
             time.sleep(wait)
@@ -104,13 +124,26 @@ class PostgresDatabase:
             who = f" by process {holder[0]} on {holder[1]} since {holder[2]}"
         if self._locked and free:
             self._check_known(connection)
-        if self._locked and holder != self._holder:
+        if self._locked and holder != (self._seen if self.shared else self._holder):
             raise self._end(
                 f"{self.place} was locked{who} while this process had lost its connection, so what it has in "
                 "memory may be out of date; nothing was written. Start it again: it reads what is there"
             )
+        if not free and not self.shared and _try_lock(connection, shared=True):
+            raise StorageUnavailable(
+                f"{self.place} is shared by processes that run now, and this one would have it alone: open "
+                "it with shared=True, `serve --replica`, or stop the others"
+            )
+        if not free and self.shared:
+            raise StorageUnavailable(
+                f"{self.place} is locked{who}, which does not share it: stop that process, or start it with "
+                "shared=True, `serve --replica`"
+            )
         if not free:
             raise StorageUnavailable(f"{self.place} is locked{who}: is it in use?")
+        if self.shared:
+            self._seen, self._locked = holder, True
+            return
         # Not before the lock: PostgreSQL refuses one of two processes that create a table at the same time.
         connection.execute(
             "CREATE TABLE IF NOT EXISTS holder (id BIGINT PRIMARY KEY, process BIGINT, host TEXT, since TEXT)"
@@ -134,6 +167,7 @@ class PostgresDatabase:
     def _older_copy(self, connection: psycopg.Connection[Row], known: Known) -> OlderCopy:
         """The error of an older copy; one that has a private agent is marked, so that it stays closed."""
         connection.execute("ROLLBACK")
+        done = "written or read" if self.shared else "written"
         remedy = "Restore a later copy, or start again to go on without what is missing"
         if connection.execute("SELECT 1 FROM agents WHERE secret IS NOT NULL").fetchone():
             prefix = connection.execute("SELECT prefix FROM id_prefixes ORDER BY id DESC LIMIT 1").fetchone()
@@ -145,7 +179,7 @@ class PostgresDatabase:
                 "a later copy"
             )
         return self._end(
-            f"{self.place} is an older copy: not all is there that this process has written, up to step "
+            f"{self.place} is an older copy: not all is there that this process has {done}, up to step "
             f"{known.end}. Nothing more was written. {remedy}"
         )
 
@@ -173,8 +207,19 @@ class PostgresDatabase:
     def begin(self, *, briefly: bool = False) -> None:  # noqa: ARG002 (only a server is waited for)
         with self._translated():
             connection = self._outside()
-            connection.execute("BEGIN")
-            self._check_known(connection)
+            try:
+                if self.shared:
+                    self._time = _last_value(connection.execute(_BEGIN_SHARED))
+                else:
+                    connection.execute("BEGIN")
+                self._check_known(connection)
+            except self._psycopg.Error:
+                self.rollback()
+                raise
+            self._inside = True
+
+    def clock(self) -> int:
+        return 1000 * self._time if self.shared else time.time_ns()
 
     def _outside(self) -> psycopg.Connection[Row]:
         """The connection, in no transaction: one that Ctrl-C left open is undone."""
@@ -186,8 +231,10 @@ class PostgresDatabase:
     def commit(self) -> None:
         with self._translated():
             self._within().execute("COMMIT")
+            self._inside = False
 
     def rollback(self) -> None:
+        self._inside = False
         with suppress(self._psycopg.Error):
             if self._writer is not None and not self._writer.closed and not self._forked:
                 self._writer.execute("ROLLBACK")
@@ -286,6 +333,21 @@ class PostgresDatabase:
         if code is not None and code.startswith(_DAMAGED):
             return damaged(self.place, said)
         return StateError(f"{self.place} can't be used: {said}")
+
+
+def _try_lock(connection: psycopg.Connection[Row], *, shared: bool) -> bool:
+    """Take the lock of a database, alone or with others that share it; whether it was free."""
+    how = "_shared" if shared else ""
+    row = connection.execute(f"SELECT pg_try_advisory_lock{how}(hashtextextended({_LOCK}, 0))").fetchone()
+    return row is not None and bool(row[0])
+
+
+def _last_value(cursor: psycopg.Cursor[Row]) -> int:
+    """The value that the last of several statements returned."""
+    while cursor.nextset():
+        pass
+    ((value,),) = cursor.fetchall()
+    return int(value)
 
 
 def _marks(statement: str) -> Any:

@@ -20,10 +20,11 @@ def create_tables(database: Database) -> None:
         return
     database.begin()
     try:
-        for statement in re.sub("--.*", "", SQL).split(";"):
-            if statement.strip():
-                database.execute(database.types(statement))
-        database.execute("INSERT INTO fedfairx VALUES (?)", (VERSION,))
+        if not has_tables(database):  # else another process was faster
+            for statement in re.sub("--.*", "", SQL).split(";"):
+                if statement.strip():
+                    database.execute(database.types(statement))
+            database.execute("INSERT INTO fedfairx VALUES (?)", (VERSION,))
         database.commit()
     except BaseException:
         database.rollback()

@@ -45,6 +45,8 @@ class SqliteDatabase:
     _waits = PATIENCE  # see `_wait`
     _checked = -math.inf
     local = True
+    shared = False
+    clock = staticmethod(time.time_ns)
     known: Known | None = None
     ended = ""  # a file lock is not lost as a connection is
 

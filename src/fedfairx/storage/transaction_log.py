@@ -3,6 +3,11 @@
 Rows are buffered and written when a transaction ends, together with whatever the privacy ledger wrote
 meanwhile; a transaction inside another one is a part of it. When one fails, it is rolled back, and agents in
 memory are restored from what is on disk, in the same way as after a restart.
+
+Where processes share a database, the outermost transaction first takes the database's write lock, and then
+catches up with what the others have appended: it runs on the state at the end of the log, like one of a
+process that made all steps. A number that a failed step had may then be that of another process's step; it
+was returned to nobody.
 """
 
 from __future__ import annotations
@@ -23,11 +28,28 @@ from fedfairx.errors import (
     StorageUnavailable,
 )
 from fedfairx.storage.database import Database, Known, Row
-from fedfairx.storage.rows import INSERTIONS, TABLES, Insertion
+from fedfairx.storage.rows import HEAD, INSERTIONS, TABLES, Insertion
 from fedfairx.storage.seals import SALT, WITHOUT_SALT, salts
 
 #: By table: where a step is, by number and digest.
 _STEPS = {table: f"{table} WHERE seq = ? AND {WITHOUT_SALT} = ?" for table in TABLES}
+_LAST = "SELECT '{0}', seq, time, {1}, seal FROM {0} ORDER BY seq DESC LIMIT 1"
+#: The last step of each table, with the head of an event's body, and the last prefix of ids.
+_END = " UNION ALL ".join(
+    [
+        f"SELECT * FROM ({_LAST.format(table, f'SUBSTR({body}, 1, {size})')}) AS last_{table}"
+        for table, body, size in (("decisions", "seal", 0), ("outcomes", "seal", 0), ("events", "body", HEAD))
+    ]
+    + [
+        "SELECT 'id_prefixes', COALESCE(MAX(id), 0), COALESCE(MAX(first), 0), CAST('' AS BLOB), "
+        "CAST('' AS BLOB) FROM id_prefixes"
+    ]
+)
+#: The agents with steps, or prefixes of ids, after these.
+_CHANGED = " UNION ".join(
+    [f"SELECT agent FROM {table} WHERE seq > ?" for table in TABLES]
+    + ["SELECT agent FROM id_prefixes WHERE id > ?"]
+)
 
 
 class StepCounter:
@@ -69,12 +91,16 @@ class Log:
             Callable[[], None]
         ] = []  # called before the database is closed, the last one first
         self.agents: set[int] = set()  # numbers of the open agents
+        self.followers: dict[int, Callable[[int], None]] = {}  # by agent: applies others' steps from a number
         self.prefixes: dict[int, str] = {}  # of ids, by agent, drawn since the log was opened
         self.users = 1  # the last one to close the log closes the database
-        self.clock: Callable[[], int] = time.time_ns
+        self.clock: Callable[[], int] = database.clock if database.shared else time.time_ns
         self.clock_went_back = 0  # how often
         self.mark_due = False  # a release was made: write the mark (`leave_mark`) after the commit
         self.time = 0
+        self.last_prefix = 0  # of ids, by number: the last one in the database
+        self._last = -1  # the number of the last step
+        self._question = database.types(_END)
         self._depth = 0
         self._begun = False
         self._briefly = False  # see `take_at_once`
@@ -86,19 +112,16 @@ class Log:
         self._read_end()
 
     def _read_end(self) -> None:
-        """Read the next number and the latest time."""
-        following, latest, newest = 0, 0, -1
-        for table, body in (("decisions", "NULL"), ("outcomes", "NULL"), ("events", "body")):
-            question = f"SELECT seq, time, {body}, seal FROM {table} ORDER BY seq DESC LIMIT 1"
-            for seq, when, event, seal in self.database.execute(question):
-                steps = 1 if event is None else int.from_bytes(event[:8], "little")
-                following, latest = max(following, seq + steps), max(latest, when)
-                if seq > newest:
-                    newest = seq
-                    self.note_step(table, seq, seal)
-        for (first,) in self.database.execute("SELECT MAX(first) FROM id_prefixes"):
-            following = max(following, first or 0)
-        self.end = following
+        """Read the next number and the latest time, in one query: others may be writing."""
+        following, latest, self._last = 0, 0, -1
+        *ends, (_, self.last_prefix, first, *_) = self.database.execute(self._question)
+        for table, seq, when, head, seal in ends:
+            steps = int.from_bytes(head, "little") or 1
+            following, latest = max(following, seq + steps), max(latest, when)
+            if seq > self._last:
+                self._last = seq
+                self.note_step(table, seq, seal)
+        self.end = following = max(following, first)
         self._know()
         # The number of a failed step is not used again: somebody may have seen it.
         self.numbers.next, self.time = max(self.numbers.next, following), max(self.time, latest)
@@ -195,13 +218,39 @@ class Log:
             if self._failed:
                 raise StorageUnavailable("an earlier step failed, so none of these steps will be stored")
             if self._depth == 0:
-                if self._stale:
+                if self.database.shared:
+                    self._catch_up()
+                elif self._stale:
                     self._restore()
                 self.now()  # the step's time; before anything changes, since the warning may be an error
         except BaseException:
+            if self._begun and not self._depth:
+                self._let_others()
             self.lock.release()
             raise
         self._depth += 1
+
+    def _catch_up(self) -> None:
+        """Wait for the write lock of the database, and apply what other processes have appended meanwhile."""
+        self._begin()
+        if self._stale:
+            self._restore()
+            return
+        last, prefix = self._last, self.last_prefix
+        self._stale = True  # until all is applied
+        self._read_end()
+        if (self._last, self.last_prefix) != (last, prefix):
+            for (agent,) in self.database.execute(_CHANGED, (last, last, last, prefix)):
+                if agent in self.followers:
+                    self.followers[agent](last + 1)
+                else:
+                    self.heads.pop(agent, None)
+        self._stale = False
+
+    def _let_others(self) -> None:
+        """End a transaction that has written nothing, and with it the write lock."""
+        self.database.rollback()
+        self._begun = False
 
     def leave(self, error: BaseException | None, written: int) -> None:
         """End a transaction; `written` is the count of writes at its start."""
@@ -228,21 +277,33 @@ class Log:
         try:
             if not failed and self.written:
                 self._flush()
+            elif not failed and self._begun:
+                self._let_others()
         except BaseException:
             failed = True
             raise
         finally:
             self._empty()
             if failed:
-                self.heads.clear()
-                self.database.rollback()
-                self._stale = True
-                with suppress(StorageError):  # the next step tries again
-                    self._restore()
+                self._undo()
         if not failed:
             for agent in touched:
                 if agent in self.committed:
                     self.committed[agent]()
+
+    def _undo(self) -> None:
+        """After a failure: discard the transaction, and restore agents from what is on disk."""
+        self.heads.clear()
+        self.database.rollback()
+        self._stale = True
+        try:
+            with suppress(StorageError):  # the next step tries again
+                if self.database.shared:
+                    self._begin()
+                self._restore()
+        finally:
+            if self._begun:
+                self._let_others()
 
     def settle(self) -> None:
         """Inside a transaction: write the buffered rows, so that its queries see them."""
@@ -253,6 +314,7 @@ class Log:
             if rows:
                 self.database.execute_many(statement, rows)
                 self.note_step(table, rows[-1][0], rows[-1][-1])
+                self._last = max(self._last, rows[-1][0])
                 rows.clear()
         self._settled = True
 

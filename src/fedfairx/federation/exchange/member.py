@@ -14,7 +14,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fedfairx.agent.agent import Agent
-from fedfairx.errors import InvalidInput, LedgerMismatch, MessageRefused, PrivacyError, TransportUnavailable
+from fedfairx.errors import (
+    InvalidInput,
+    LedgerMismatch,
+    MessageRefused,
+    PrivacyError,
+    TransportUnavailable,
+    require,
+)
 from fedfairx.federation.exchange.alive import ATTEMPTS
 from fedfairx.federation.exchange.connection import Connection
 from fedfairx.federation.exchange.envelope import Codec, SignedCodec
@@ -35,6 +42,8 @@ class Member(Connection):
     def __init__(
         self, agent: Agent, transport: Transport, seal: Codec, *, clock: Callable[[], float] = time.time
     ) -> None:
+        text = "must be open in one process alone: a member of a federation is for one process, for now"
+        require(not agent.shared, "agent", text, "one that processes share")
         require_seen(agent)
         super().__init__(agent, transport, seal, clock)
         self._seal: Codec = seal

@@ -1,0 +1,617 @@
+"""Several processes with one PostgreSQL database: each is at the end of the log whenever it takes a step.
+
+Here a process is a log of its own, with connections of its own: addresses that differ are different logs. The
+oracle is one agent alone in a file, which takes the same steps in the same order.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedfairx as ffx
+from fedfairx.agent import persistence
+from fedfairx.decision import DecisionNote
+from fedfairx.errors import (
+    AlreadyObserved,
+    FedFairXError,
+    InvalidInput,
+    KeyTaken,
+    OlderCopy,
+    StorageUnavailable,
+    UnknownDecision,
+)
+from fedfairx.features import Schema
+from fedfairx.privacy import Budget
+from fedfairx.storage import postgres as postgres_module
+from fedfairx.storage.open_log import open_database
+from fedfairx.storage.schema import create_tables
+from fedfairx.storage.verification import check_logs, open_for_reading
+
+START = 4_000_000_000  # seconds since 1970
+PERSONS = ("ann", "ben", "cid")
+KINDS: dict[str, dict[str, Any]] = {
+    "contexts": {"dimension": 2},
+    "optimism": {"dimension": 2, "rule": "optimism"},
+    "thompson": {"dimension": 2, "rule": "thompson"},
+    "half-life": {"dimension": 2, "half_life": 6.0},
+    "half-life in time": {"dimension": 2, "half_life": "1h"},
+    "actions": {"actions": ["a", "b", "c"]},
+    "slots": {"dimension": 2, "slots": [1.0, 0.5]},
+    "features": {"schema": Schema({"x": (0, 1), "y": (0, 1)})},
+}
+
+
+@pytest.fixture
+def address(postgres: Any) -> Iterator[str]:
+    lent = postgres.lend()
+    yield lent
+    postgres.take_back(lent)
+
+
+def of_process(address: str, number: int) -> str:
+    """The address as another process would have it: here it is another log."""
+    return f"{address}&application_name=process{number}"
+
+
+def caught_up(*agents: ffx.Agent) -> None:
+    for agent in agents:
+        with agent.transaction():
+            pass
+
+
+class World:
+    """The steps of some processes, and of one agent alone.
+
+    Where contexts are dropped, what can be replaced or deleted afterwards depends on where snapshots were
+    taken, so that there is no one alone to compare with.
+    """
+
+    def __init__(
+        self, address: str, folder: Path | None, kind: dict[str, Any], seed: int, processes: int
+    ) -> None:
+        self.address, self.kind = address, kind
+        self.random = np.random.default_rng(seed)
+        self.now = START
+        self.alone: ffx.Agent | None = None
+        if folder is not None:
+            self.alone = ffx.Agent.open(folder / "alone.db", name="a", seed=5, **kind)
+            self.alone.journal.log.clock = self.clock
+        self.shared = [self.opened(number, seed=5) for number in range(processes)]
+        self.ids: list[tuple[str, str]] = []  # of each decision, as they have it and as the one alone has it
+        self.schema = kind.get("schema")
+        self.actions = list(kind.get("actions", ()))
+        self.done: dict[str, int] = {}
+
+    def clock(self) -> int:
+        return self.now * 1_000_000_000
+
+    def opened(self, number: int, **more: Any) -> ffx.Agent:
+        agent = ffx.Agent.open(of_process(self.address, number), name="a", shared=True, **self.kind, **more)
+        agent.journal.log.clock = self.clock
+        return agent
+
+    def both(self, agent: ffx.Agent, call: Any) -> Any:
+        """Call with an agent and the index of its ids, in one of the processes and alone; refuse alike."""
+        self.now += 1
+        results: list[Any] = []
+        for each, index in ((agent, 0), (self.alone, 1)) if self.alone is not None else ((agent, 0),):
+            try:
+                results.append(call(each, index))
+            except FedFairXError as error:
+                results.append(type(error))
+        if self.alone is None:
+            return None if isinstance(results[0], type) else results * 2
+        if isinstance(results[0], type) or isinstance(results[1], type):
+            assert results[0] is results[1]
+            return None
+        return results
+
+    def decided(self, made: Any) -> None:
+        for here, there in zip(*made, strict=True) if made is not None else ():
+            assert here.actions == there.actions
+            assert here.exposure.tobytes() == there.exposure.tobytes()
+            assert here.propensity == there.propensity
+            self.ids.append((here.id, there.id))
+
+    def arms(self) -> Any:
+        if self.actions:
+            return None
+        rows = self.random.random((3, 2))
+        if self.schema is None:
+            return rows / 2
+        return [dict.fromkeys(self.schema.names, 0.5) | {"x": x, "y": y} for x, y in rows]
+
+    def some(self, count: int) -> list[int]:
+        late = self.random.integers(0, max(len(self.ids), 1), count)  # waiting or not
+        return list(dict.fromkeys(min(len(self.ids) - 1, int(each)) for each in late))
+
+    def step(self) -> None:
+        names = [name[3:] for name in dir(self) if name.startswith("do_")]
+        name = names[self.random.integers(len(names))]
+        agent = self.shared[self.random.integers(len(self.shared))]
+        self.done[name] = self.done.get(name, 0) + 1
+        getattr(self, f"do_{name}")(agent)
+
+    def reward_of(self) -> Any:
+        reward = float(self.random.random())
+        return {0: reward} if "slots" in self.kind else reward
+
+    def do_decide(self, agent: ffx.Agent) -> None:
+        arms = self.arms()
+        self.decided(self.both(agent, lambda each, _: [each.decide(arms)]))
+
+    do_decide_again = do_decide_once_more = do_decide
+
+    def do_decide_many(self, agent: ffx.Agent) -> None:
+        if not self.actions and self.schema is None:
+            blocks = self.random.random((4, 3, 2)) / 2
+            self.decided(self.both(agent, lambda each, _: each.decide_many(blocks)))
+
+    def do_observe(self, agent: ffx.Agent) -> None:
+        person, several = PERSONS[self.random.integers(3)], "slots" in self.kind
+        for place in self.some(1) if self.ids else ():
+            for slot in (0, 1) if several else (0,):
+                reward = float(self.random.random())
+                given: Any = {"reward": reward}
+                if several:
+                    given = {"rewards": [reward, None] if slot == 0 else [None, reward]}
+                self.both(agent, lambda each, i: each.observe(self.ids[place][i], person=person, **given))  # noqa: B023
+
+    do_observe_again = do_observe
+
+    def do_observe_latest(self, agent: ffx.Agent) -> None:
+        if self.ids and "slots" not in self.kind:
+            reward, person = float(self.random.random()), PERSONS[self.random.integers(3)]
+            self.both(agent, lambda each, i: each.observe(self.ids[-1][i], reward=reward, person=person))
+
+    do_observe_the_latest = do_observe_latest
+
+    def do_observe_many(self, agent: ffx.Agent) -> None:
+        if self.ids and "slots" not in self.kind:
+            places, replaces = self.some(3), bool(self.random.integers(2))
+            rewards = self.random.random(len(places)).tolist()
+            self.both(
+                agent,
+                lambda each, i: each.observe_many(
+                    [self.ids[place][i] for place in places], rewards, replace=replaces
+                ),
+            )
+
+    def do_replace(self, agent: ffx.Agent) -> None:
+        for place in self.some(1) if self.ids else ():
+            reward = float(self.random.random())
+            given: Any = {"rewards": [reward, 0.5]} if "slots" in self.kind else {"reward": reward}
+            self.both(agent, lambda each, i: each.observe(self.ids[place][i], replace=True, **given))  # noqa: B023
+
+    def do_forget(self, agent: ffx.Agent) -> None:
+        for place in self.some(1) if self.ids else ():
+            self.both(agent, lambda each, i: each.forget(self.ids[place][i]))  # noqa: B023
+
+    def do_learn(self, agent: ffx.Agent) -> None:
+        rewards = self.random.random(2).tolist()
+        if self.actions:
+            names = [self.actions[i] for i in self.random.integers(0, len(self.actions), 2)]
+            self.both(agent, lambda each, _: each.learn(names, rewards))
+        else:
+            rows = self.arms()[:2]
+            self.both(agent, lambda each, _: each.learn(rows, rewards))
+
+    def do_change_actions(self, agent: ffx.Agent) -> None:
+        if self.actions:
+            name = f"new {len(self.actions)}"
+            self.actions.append(name)
+            self.both(agent, lambda each, _: each.add_actions(name))
+            old = self.actions[self.random.integers(len(self.actions))]
+            self.both(agent, lambda each, _: each.retire_actions(old))
+
+    def do_extend(self, agent: ffx.Agent) -> None:
+        if self.schema is not None and len(self.schema.names) < 5:
+            features: Any = dict.fromkeys(self.schema.names, (0, 1))
+            self.schema = Schema({**features, f"z{len(features)}": (0, 1)})
+            self.kind = self.kind | {"schema": self.schema}
+            self.both(agent, lambda each, _: each.extend_schema(self.schema))
+
+    def do_delete(self, agent: ffx.Agent) -> None:
+        if self.random.integers(3) == 0:
+            person = PERSONS[self.random.integers(3)]
+            self.both(agent, lambda each, _: each.delete_person(person))
+
+    def do_roll_back(self, agent: ffx.Agent) -> None:
+        if self.random.integers(3) == 0:
+            to = self.now - int(self.random.integers(1, 10)) + 0.5
+            self.both(agent, lambda each, _: each.roll_back(to=to))
+
+    def do_drop(self, agent: ffx.Agent) -> None:
+        before = self.now - int(self.random.integers(1, 40)) + 0.5
+        if self.alone is None:
+            self.both(agent, lambda each, _: each.drop_contexts(before=before))
+
+    def do_expire(self, agent: ffx.Agent) -> None:
+        for each in (agent, self.alone or agent):
+            each.set_window(30, 0.25)
+        self.both(agent, lambda each, _: each.expire())
+
+    def do_group(self, agent: ffx.Agent) -> None:
+        """Several steps, of which one is refused."""
+        one, two = self.arms(), self.arms()
+
+        def group(each: ffx.Agent, _: int) -> list[Any]:
+            with each.transaction():
+                first = each.decide(one)
+                with suppress(UnknownDecision):
+                    each.observe("no-1", reward=0.5)
+                each.forget(first)
+                return [each.decide(two)]
+
+        self.decided(self.both(agent, group))
+
+    def do_fail(self, agent: ffx.Agent) -> None:
+        """Steps that are undone."""
+        self.now += 1
+        with suppress(ZeroDivisionError), agent.transaction():
+            several = "slots" in self.kind
+            agent.observe(
+                agent.decide(self.arms()), **{"rewards": [1.0, 0.0]} if several else {"reward": 1.0}
+            )
+            raise ZeroDivisionError
+
+    def do_reopen(self, agent: ffx.Agent) -> None:
+        place = self.shared.index(agent)
+        agent.close()
+        self.shared[place] = self.opened(place)
+
+    def do_release(self, agent: ffx.Agent) -> None:
+        if self.schema is None and not self.actions and self.random.integers(5) == 0:
+            self.both(agent, lambda each, _: each.release().number)
+
+    def state_of(self, agent: ffx.Agent) -> Any:
+        """All that it knows; decisions that wait by their places, since numbers may have gaps."""
+        index = 1 if agent is self.alone else 0
+        places = {pair[index]: place for place, pair in enumerate(self.ids)}
+        waiting = [places[agent.journal.id_of(number)] for number in agent.state().pending]
+        return replace(agent.state(), pending=waiting)
+
+    def check(self) -> None:
+        caught_up(*self.shared)
+        first = self.shared[0].state()
+        for agent in self.shared:
+            assert agent.state() == first
+        if self.alone is not None:
+            assert self.state_of(self.shared[0]) == self.state_of(self.alone)
+
+    def close(self) -> None:
+        for agent in (*self.shared, *([] if self.alone is None else [self.alone])):
+            agent.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.filterwarnings("ignore::fedfairx.errors.ClockWarning")  # each log has the time of the test later
+def test_any_steps_of_processes_are_those_of_one(
+    address: str, tmp_path: Path, kind: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All end in one state to the bit, which is that of one agent alone; decisions are those it makes."""
+    monkeypatch.setattr(persistence, "SNAPSHOT_EVERY", 7)
+    world = World(address, tmp_path, KINDS[kind], seed, processes=2 + seed % 2)
+    run(world)
+    with ffx.Agent.open(tmp_path / "alone.db") as alone, ffx.Agent.open(address) as agent:
+        agent.verify()
+        logged = {each.id: each for each in agent.journal.decisions()}
+        theirs = {each.id: each for each in alone.journal.decisions()}
+    pairs = [pair for pair in world.ids if pair[0] in logged]
+    assert {two for _, two in pairs} == theirs.keys() & {two for _, two in world.ids}
+    for one, two in pairs:  # as it was computed from the state before, by the one alone
+        assert logged[one].propensity == theirs[two].propensity
+        assert logged[one].policy.tobytes() == theirs[two].policy.tobytes()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.filterwarnings("ignore::fedfairx.errors.ClockWarning")
+def test_processes_agree_where_contexts_are_dropped(
+    address: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(persistence, "SNAPSHOT_EVERY", 7)
+    kind = ("contexts", "actions", "slots")[seed]
+    run(World(address, None, KINDS[kind], seed, processes=3))
+    with ffx.Agent.open(address) as agent:
+        agent.verify()
+
+
+def run(world: World) -> None:
+    with ExitStack() as closing:
+        closing.callback(world.close)
+        for number in range(120):
+            world.step()
+            if number % 7 == 0:
+                world.check()
+        world.check()
+        world.shared[-1].verify()
+        world.check()
+        with open_for_reading(world.address) as database:
+            (found,) = check_logs(database)
+        assert found.damage is None
+
+
+# --- what is told to others -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pair(address: str) -> Iterator[tuple[ffx.Agent, ffx.Agent]]:
+    one = ffx.Agent.open(of_process(address, 1), actions=["a", "b"], shared=True, seed=1)
+    with one, ffx.Agent.open(of_process(address, 2), shared=True) as two:
+        yield one, two
+
+
+def test_a_decision_of_one_gets_its_reward_from_another(pair: tuple[ffx.Agent, ffx.Agent]) -> None:
+    one, two = pair
+    first, second = one.decide(), two.decide()
+    assert first.id != second.id
+    two.observe(first.id, reward=1.0)
+    one.observe(second, reward=0.0)  # the object that the other made
+    for agent, decision in ((one, first), (two, second), (two, first)):
+        with pytest.raises(AlreadyObserved):
+            agent.observe(decision, reward=1.0)
+    assert one.observed == two.observed == 2
+
+
+def test_a_key_is_taken_for_all(pair: tuple[ffx.Agent, ffx.Agent]) -> None:
+    one, two = pair
+    made = one.decide(note=DecisionNote(key="k"))
+    with pytest.raises(KeyTaken) as refusal:
+        two.decide(note=DecisionNote(key="k"))
+    assert refusal.value.args == (made.id,) or made.id in str(refusal.value)
+    stored = two.journal.by_key("k")
+    assert stored is not None
+    assert stored.id == made.id
+    assert two.pending == 1
+
+
+def test_ids_from_before_another_was_opened_stay_valid(address: str) -> None:
+    with ffx.Agent.open(of_process(address, 1), actions=["a", "b"], shared=True) as one:
+        before = one.decide()
+        with ffx.Agent.open(of_process(address, 2), shared=True) as two:
+            after = one.decide()
+            assert before.id.split("-")[0] != after.id.split("-")[0]
+            two.observe_many([before.id, after.id], [1.0, 0.0])
+        assert one.decide().id.split("-")[0] == after.id.split("-")[0]
+
+
+def test_a_closed_agent_follows_when_it_is_opened_again(address: str) -> None:
+    """Its log stays open with another agent: its last digest must not be the old one, nor its snapshot."""
+    places = [of_process(address, number) for number in (1, 2)]
+    with (
+        ffx.Agent.open(places[0], name="other", actions=["a", "b"], shared=True),
+        ffx.Agent.open(places[1], name="it", actions=["a", "b"], shared=True) as two,
+    ):
+        with ffx.Agent.open(places[0], name="it", shared=True) as one:
+            one.decide()
+            two.decide()  # closing takes a snapshot, which must have this one
+        two.decide()
+        with ffx.Agent.open(places[0], name="it", shared=True) as one:
+            one.decide()
+            caught_up(two)
+            assert one.state() == two.state()
+            assert one.pending == 4
+    with ffx.Agent.open(address, name="it") as agent:
+        agent.verify()
+
+
+def test_threads_that_contend_lose_nothing(address: str) -> None:
+    ffx.Agent.open(address, dimension=2, name="a", seed=3).close()
+    x, made = np.eye(2), list[str]()
+    agents = [ffx.Agent.open(of_process(address, number), shared=True) for number in range(3)]
+
+    def work(agent: ffx.Agent) -> None:
+        for number in range(40):
+            decision = agent.decide(x)
+            made.append(decision.id)
+            agents[number % 3].observe(decision.id, reward=number % 2)
+
+    threads = [threading.Thread(target=work, args=(agent,)) for agent in agents]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    caught_up(*agents)
+    assert [agent.observed for agent in agents] == [120] * 3
+    assert len(set(made)) == 120
+    assert agents[0].state() == agents[1].state() == agents[2].state()
+    agents[0].verify()
+    for agent in agents:
+        agent.close()
+
+
+def test_they_create_the_tables_once(postgres: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    address, errors = postgres.schema(), list[Exception]()
+    waiting, real = threading.Barrier(4), postgres_module.PostgresDatabase.begin
+
+    def begin(self: Any) -> None:
+        waiting.wait(30)  # by now all of them have seen that there are no tables
+        real(self)
+
+    monkeypatch.setattr(postgres_module.PostgresDatabase, "begin", begin)
+
+    def create(number: int) -> None:
+        try:
+            database = open_database(of_process(address, number), access="shared")
+            create_tables(database)
+            database.close()
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=create, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+
+
+# --- who may have it --------------------------------------------------------------------------------------
+
+
+def test_shared_and_alone_refuse_each_other(address: str) -> None:
+    with ffx.Agent.open(of_process(address, 1), actions=["a", "b"], shared=True):
+        with pytest.raises(StorageUnavailable, match=r"is shared by processes that run now.*shared=True"):
+            ffx.Agent.open(of_process(address, 2))
+        with pytest.raises(StorageUnavailable, match="is open in this process already, and shared"):
+            ffx.Agent.open(of_process(address, 1))
+        ffx.Agent.open(of_process(address, 2), shared=True).close()  # a refusal leaves no lock
+    with ffx.Agent.open(of_process(address, 1)):
+        with pytest.raises(StorageUnavailable, match=r"is locked by process \d+ on .* does not share it"):
+            ffx.Agent.open(of_process(address, 2), shared=True)
+        with pytest.raises(StorageUnavailable, match="is open in this process already, and not shared"):
+            ffx.Agent.open(of_process(address, 1), shared=True)
+
+
+def test_a_file_is_for_one_process(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="shared must be left out: a SQLite file is for one process"):
+        ffx.Agent.open(tmp_path / "agent.db", actions=["a", "b"], shared=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_private_agent_is_for_one_process(address: str) -> None:
+    budget = Budget(epsilon=1.0, delta=1e-6, releases=2, bounds=ffx.privacy.Bounds.for_range((0, 1)))
+    given: Any = {"name": "p", "dimension": 2, "budget": budget}
+    with pytest.raises(InvalidInput, match="private agent is for one process"):
+        ffx.Agent.open(address, shared=True, **given)
+    ffx.Agent.open(address, **given).close()
+    with pytest.raises(InvalidInput, match="private agent is for one process"):
+        ffx.Agent.open(address, shared=True)
+    ffx.Agent.open(address).close()  # it was let go
+
+
+# --- faults -----------------------------------------------------------------------------------------------
+
+
+def test_a_process_that_stops_in_a_transaction_is_thrown_out(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = "SET idle_in_transaction_session_timeout = '300ms'; SET lock_timeout = '20s'"
+    monkeypatch.setattr(postgres_module, "_LIMITS", limits)
+    one = ffx.Agent.open(of_process(address, 1), actions=["a", "b"], shared=True)
+    with one, ffx.Agent.open(of_process(address, 2), shared=True) as two:
+        with pytest.raises(StorageUnavailable), one.transaction():
+            lost = one.decide()
+            made = two.decide()  # waits until the server has ended the other's session
+        assert lost.id == made.id  # nobody has got the lost one
+        two.observe(made.id, reward=1.0)
+        caught_up(one)
+        assert one.state() == two.state()
+        assert one.observed == 1
+        one.verify()
+
+
+def test_who_waits_too_long_changes_nothing(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = ffx.Agent.open(of_process(address, 1), actions=["a", "b"], shared=True)
+    monkeypatch.setattr(postgres_module, "_LIMITS", "SET lock_timeout = '50ms'")
+    with one, ffx.Agent.open(of_process(address, 2), shared=True) as two:
+        with one.transaction():
+            one.decide()
+            with pytest.raises(StorageUnavailable, match="lock timeout"):
+                two.decide()
+            assert two.pending == 0
+        two.decide()
+        assert two.pending == 2
+
+
+def test_a_commit_whose_answer_is_lost_is_looked_up(
+    pair: tuple[ffx.Agent, ffx.Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = pair
+    database: Any = one.journal.log.database
+    real = database.commit
+
+    def cut() -> None:
+        real()
+        database._writer.close()
+        monkeypatch.setattr(database, "commit", real)
+        raise StorageUnavailable("cut")
+
+    monkeypatch.setattr(database, "commit", cut)
+    with pytest.raises(StorageUnavailable):
+        one.decide(note=DecisionNote(key="k"))
+    with pytest.raises(KeyTaken):  # the client sends it again
+        one.decide(note=DecisionNote(key="k"))
+    assert one.pending == 1
+    caught_up(two)
+    assert one.state() == two.state()
+
+
+def test_a_lost_connection_is_made_again(postgres: Any, pair: tuple[ffx.Agent, ffx.Agent]) -> None:
+    import psycopg
+
+    one, two = pair
+    one.decide()
+    with psycopg.connect(postgres.address, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE application_name IN ('process1', 'process2')"
+        )
+    for agent in pair:
+        with suppress(StorageUnavailable):  # it notices
+            agent.decide()
+    one.decide()
+    two.decide()
+    caught_up(one)
+    assert one.state() == two.state()
+
+
+def test_an_older_copy_ends_it(postgres: Any, address: str) -> None:
+    import psycopg
+
+    one = ffx.Agent.open(of_process(address, 1), actions=["a", "b"], shared=True)
+    two = ffx.Agent.open(of_process(address, 2), shared=True)
+    two.decide()
+    caught_up(one)  # it has read the step, and not written it
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("DELETE FROM decisions")
+    for agent in (one, two):
+        for _ in range(2):
+            with pytest.raises(OlderCopy, match="not all is there that this process has written or read"):
+                agent.decide()
+    for agent in (one, two):
+        with suppress(OlderCopy):
+            agent.close()
+
+
+def test_a_step_uses_the_time_of_the_server(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clocks of two machines may differ."""
+    with ffx.Agent.open(of_process(address, 1), actions=["a", "b"], shared=True) as one:
+        first = one.decide()
+        monkeypatch.setattr("time.time_ns", lambda: 10**18)  # of another machine, in 2001
+        with ffx.Agent.open(of_process(address, 2), shared=True) as two:
+            second = two.decide()
+    assert first.time < second.time < first.time + 60_000_000
+
+
+def test_a_snapshot_of_one_serves_all(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(persistence, "SNAPSHOT_EVERY", 10)
+    one = ffx.Agent.open(of_process(address, 1), actions=["a", "b"], shared=True)
+    with one, ffx.Agent.open(of_process(address, 2), shared=True) as two:
+        for _ in range(30):
+            two.forget(one.decide().id)
+        taken = one.journal.snapshot_numbers()
+        assert len(taken) <= 7
+        assert taken[-1] >= 50
+
+
+def test_it_catches_up_with_what_was_dropped_meanwhile(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(persistence, "SNAPSHOT_EVERY", 10)
+    one = ffx.Agent.open(of_process(address, 1), dimension=2, shared=True)
+    with one, ffx.Agent.open(of_process(address, 2), shared=True) as two:
+        for _ in range(30):
+            two.observe(two.decide(np.eye(2)), reward=1.0)
+        last = two.decide(np.eye(2))
+        assert two.drop_contexts(before=last.time / 1e6) > 20
+        caught_up(one)
+        assert one.observed == 30
+        assert one.state() == two.state()
