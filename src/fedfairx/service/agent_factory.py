@@ -39,8 +39,7 @@ def open_served(settings: Settings, *, write_queue: WriteQueue, metrics: AgentMe
     settings = remembered(settings)
     agent = _open(settings, place)
     try:
-        constant = bool(settings.intercept) and agent.schema is None
-        features = FeatureTable(agent.schema, dimension=agent.dimension, intercept=constant)
+        features = FeatureTable.of(agent, intercept=settings.intercept)
         expected, given = features.given, settings.dimension or features.given
         require(given == expected, "dimension", f"must be {expected}, as in the database", given)
         remember(agent, settings)
@@ -69,7 +68,7 @@ def _sample(settings: Settings) -> Iterator[Agent]:
     """An agent of these settings in a database of its own, which is thrown away."""
     place = MemberFolder.read(settings.federation) if settings.federation else None
     with TemporaryDirectory(prefix="fedfairx-") as folder:
-        agent = _open(replace(settings, data=folder, database=""), place)
+        agent = _open(replace(settings, data=folder, database="", replica=False), place)
         with closing(agent):
             yield agent
 
@@ -77,7 +76,7 @@ def _sample(settings: Settings) -> Iterator[Agent]:
 def _open(settings: Settings, place: MemberFolder | None) -> Agent:
     """Open the agent with these settings or, in a federation, with the terms of the roster."""
     if place is None:
-        return Agent.open(place_of(settings), **_kept(settings))
+        return Agent.open(place_of(settings), shared=settings.replica, **_kept(settings))
     named = settings.name or place.name
     require(named == place.name, "name", f"must be {place.name!r}, as in {settings.federation}", named)
     schema = schema_of(settings) if settings.features else None

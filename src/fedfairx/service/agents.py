@@ -25,7 +25,7 @@ from fedfairx.service.problems import ProblemError
 from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.settings import OF_AGENT, OF_RUNNING, Settings, for_agent
 from fedfairx.service.write_queue import WriteQueue
-from fedfairx.storage.agents import ServedRow, forget_served, read_served, store_served
+from fedfairx.storage.agents import ServedRow, forget_served, is_served, read_served, store_served
 from fedfairx.storage.transaction_log import Log
 
 PATIENCE = 1.0  # seconds for which a request waits until another agent is no longer in use
@@ -199,6 +199,37 @@ class Agents:
             for served in self.open.values():
                 closing.callback(served.close)
 
+    # --- what other processes do ---------------------------------------------------------------------
+
+    async def look(self) -> None:
+        """Take over what processes that share the database have made, archived or run otherwise."""
+        async with self._changing:
+            await self._look()
+            first = next((name for name, row in self.known.items() if row.made), None)
+            if self._own is None and first is not None and self.default_name != first:
+                self._default = self.open.get(first) or await self._open_now(first)
+
+    async def _look(self) -> None:
+        """While nothing else changes: read what is kept of agents, if other processes may have changed it."""
+        if not self._settings.replica:
+            return
+        self.known = await asyncio.to_thread(read_served, self._log)
+        if self._own is not None:
+            self.known.setdefault(self._own, ServedRow())
+        for name, served in self.open.items():
+            row = self.known.setdefault(name, ServedRow())
+            served.archived = row.archived is not None
+            if row.settings is not None:
+                served.follow(for_agent(self._settings, name, row.settings))
+            else:
+                served.follow(served.settings)
+
+    def _store(self, log: Log, name: str, settings: dict[str, Any] | None, *, archived: bool = False) -> None:
+        """Inside a transaction: store what is kept of an agent, unless another process was faster."""
+        if self._settings.replica and not is_served(log, name, self.known.get(name)):
+            raise InvalidInput("agent must be as it was: another process has just changed it; try again")
+        store_served(log, name, settings, archived=archived)
+
     # --- making and archiving ------------------------------------------------------------------------
 
     async def make(self, name: str, values: dict[str, Any]) -> None:
@@ -214,6 +245,7 @@ class Agents:
         if name not in self.known:
             await self._compile(name, self._asked(name, values))
         async with self._changing:
+            await self._look()
             row = self.known.get(name)
             if row is not None and row.made:
                 row = await self._run_with(name, row, values)
@@ -222,7 +254,7 @@ class Agents:
                 return
             self._asked(name, values)
             await self._make_room()
-            await self._write_queue.do(self._log, lambda log: store_served(log, name, values))
+            await self._write_queue.do(self._log, lambda log: self._store(log, name, values))
             self.known[name] = ServedRow(values, made=False)
             try:
                 await self._open_now(name)
@@ -257,13 +289,14 @@ class Agents:
         if changed:
             served = self.open.get(name) or await self._open_now(name)
             archived = row.archived is not None
-            await served.run_with(asked, lambda log: store_served(log, name, values, archived=archived))
+            await served.run_with(asked, lambda log: self._store(log, name, values, archived=archived))
             row = self.known[name] = row._replace(settings=values)
         return row
 
     async def archive(self, name: str) -> None:
         """Archive an agent: it makes no more decisions, and can still be read and get rewards."""
         async with self._changing:
+            await self._look()
             row = self.row(name)
             if name == self._own:
                 text = "The service's own settings name it: stop the service, or leave them out."
@@ -273,7 +306,7 @@ class Agents:
 
     async def _set_archived(self, name: str, row: ServedRow, *, archived: bool) -> None:
         await self._write_queue.do(
-            self._log, lambda log: store_served(log, name, row.settings, archived=archived)
+            self._log, lambda log: self._store(log, name, row.settings, archived=archived)
         )
         self.known[name] = row._replace(archived=time.time() if archived else None)
         served = self.open.get(name)

@@ -23,6 +23,7 @@ from fedfairx.errors import StorageError
 from fedfairx.service.fast_path import header_of
 from fedfairx.service.problems import ProblemError
 from fedfairx.storage.api_keys import ApiKey, ApiKeys
+from fedfairx.storage.sessions import StoredSessions
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -36,7 +37,7 @@ ROLES = {
     "admin": ("reader", "writer", "federation", "admin"),
 }
 SECONDS = 12 * 3_600  # duration of a session
-REMEMBERED = 2.0  # seconds for which a revoked key may still be accepted
+REMEMBERED = 1.0  # seconds for which a revoked key may still be accepted
 OF_PROXIES = (
     b"forwarded",
     b"via",
@@ -80,31 +81,48 @@ def refuse_other_agents(request: Request, agent: str | None) -> None:
 class Sessions:
     """Sessions of users of the pages: a random token in the browser, and here its hash with the key.
 
-    A session gives access to pages only, and is in memory: a restart ends it.
+    A session gives access to pages only, and is in memory: a restart ends it. Where processes share a
+    database, it is stored there: others accept it at once, and notice within `REMEMBERED` seconds that it has
+    ended.
     """
 
-    def __init__(self) -> None:
-        self.clock = time.monotonic
+    def __init__(self, stored: StoredSessions | None = None) -> None:
+        self.clock = time.monotonic if stored is None else time.time
+        self._stored = stored
         self._held: dict[bytes, tuple[ApiKey, float]] = {}  # hash of the token → whose, and until when
 
-    def begin(self, key: ApiKey) -> str:
+    async def begin(self, key: ApiKey) -> str:
         """Start a session for the holder of a key, and return its token."""
-        token = secrets.token_urlsafe(32)
-        self._held[_hash(token)] = key, self.clock() + SECONDS
+        token, until = secrets.token_urlsafe(32), self.clock() + SECONDS
+        if self._stored is not None:
+            await asyncio.to_thread(self._stored.add, _hash(token), key, until)
+        self._held[_hash(token)] = key, until
         return token
 
-    def key_of(self, token: str) -> ApiKey | None:
+    async def key_of(self, token: str) -> ApiKey | None:
         """The key of a token; None if the token is invalid."""
-        key, until = self._held.get(_hash(token), (None, 0.0))
+        digest = _hash(token)
+        held = self._held.get(digest)
+        if held is None and self._stored is not None:  # another process may have begun it
+            held = await asyncio.to_thread(self._stored.find, digest)
+            if held is not None:
+                self._held[digest] = held
+        key, until = held or (None, 0.0)
         return None if key is None or self.clock() >= until else key
 
-    def end(self, token: str) -> None:
+    async def end(self, token: str) -> None:
         """End a session."""
         self._held.pop(_hash(token), None)
+        if self._stored is not None:
+            await asyncio.to_thread(self._stored.remove, _hash(token))
 
-    def keep(self, in_force: Collection[str]) -> None:
-        """Drop expired sessions, and those of keys that are not among these ids."""
-        now = self.clock()
+    async def keep(self, in_force: Collection[str]) -> None:
+        """Drop expired sessions, those of keys that are not among these ids, and those that others ended."""
+        now, before = self.clock(), set(self._held)
+        if self._stored is not None:
+            await asyncio.to_thread(self._stored.remove_old, now)
+            ended = before - await asyncio.to_thread(self._stored.all)
+            self._held = {token: held for token, held in self._held.items() if token not in ended}
         self._held = {
             token: (key, until)
             for token, (key, until) in self._held.items()
@@ -119,11 +137,11 @@ def _hash(token: str) -> bytes:
 class Authenticator:
     """Accepts a request, or refuses it."""
 
-    def __init__(self, keys: ApiKeys) -> None:
+    def __init__(self, keys: ApiKeys, sessions: Sessions | None = None) -> None:
         self._keys = keys
         self._accepted: dict[bytes, ApiKey] = {}  # by a hash of the whole key
         self.any_key = bool(keys.all())  # from then on, every request needs one
-        self.sessions = Sessions()
+        self.sessions = sessions or Sessions()
 
     async def check(self, request: Request, role: str) -> None:
         """Refuse a request without this role.
@@ -167,7 +185,7 @@ class Authenticator:
         found = await asyncio.to_thread(self._keys.all)
         self.any_key = self.any_key or bool(found)
         self._accepted.clear()
-        self.sessions.keep({key.id for key in found if key.revoked is None})
+        await self.sessions.keep({key.id for key in found if key.revoked is None})
 
 
 def _refuse_from_elsewhere(request: Request) -> None:

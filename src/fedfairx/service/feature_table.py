@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
+from fedfairx.agent.agent import Agent
 from fedfairx.errors import InvalidInput
 from fedfairx.features import Encoded, Schema
 from fedfairx.util.arrays import Array
@@ -24,6 +25,16 @@ class FeatureTable:
         self.given = len(self.names) or dimension - intercept  # how many a caller sends for an action
         self._schema = schema
         self._intercept = intercept
+
+    @classmethod
+    def of(cls, agent: Agent, *, intercept: bool | None) -> Self:
+        """The table of an agent, by the schema that it has now."""
+        constant = bool(intercept) and agent.schema is None
+        return cls(agent.schema, dimension=agent.dimension, intercept=constant)
+
+    def is_of(self, schema: Schema | None) -> bool:
+        """Whether it converts by this schema."""
+        return self._schema is schema
 
     def encode(self, rows: Sequence[Any], context: Mapping[str, Any] | None, where: str) -> Encoded:
         """The agent's (K, d) contexts of these rows, and what was clipped or unknown."""

@@ -67,7 +67,7 @@ class ServedAgent:
         self.agent = agent
         self.write_queue = write_queue
         self.metrics = metrics
-        self.features = features
+        self._features = features
         self.membership = membership
         self.exposures = ExposureCache(agent, settings)
         self.counters = DecisionCounters()
@@ -81,10 +81,18 @@ class ServedAgent:
         self.used = time.monotonic()  # when one last did
         self._logger, self._logged = AgentLog(agent.name), set[str]()  # warnings that were logged
         self._last = None if membership is None else membership.release_if_due
+        self._rewritten = 0  # `Journal.rewritten` when what was counted and computed began
 
     @property
     def journal(self) -> Journal:
         return self.agent.journal
+
+    @property
+    def features(self) -> FeatureTable:
+        """What a request says of actions, by the schema that the agent has: another process may extend it."""
+        if not self._features.is_of(self.agent.schema):
+            self._features = FeatureTable.of(self.agent, intercept=self.settings.intercept)
+        return self._features
 
     async def read(self, question: Callable[[Journal], Found]) -> Found:
         """Query the journal, which sees only what is committed, in a thread."""
@@ -128,6 +136,17 @@ class ServedAgent:
 
         A key that was used returns its decisions again.
         """
+        features = self.features
+        try:
+            return await self._decide(body, wish, batch=batch)
+        except InvalidInput:
+            if self.settings.replica and features.names:
+                await self.write(lambda _: None)  # which catches up
+            if self.features is features:
+                raise
+        return await self._decide(body, wish, batch=batch)  # by the schema that another process has extended
+
+    async def _decide(self, body: bytes, wish: Wish | None, *, batch: bool) -> list[schemas.DecisionMade]:
         if self.archived and (
             wish is None or await self.read(lambda journal: journal.by_key(wish.key)) is None
         ):
@@ -336,6 +355,18 @@ class ServedAgent:
         except BaseException:
             self.agent.set_window(*before)
             raise
+        self._take(settings)
+
+    def follow(self, settings: Settings) -> None:
+        """Take `OF_RUNNING` from what another process has stored, and forget what it has rewritten."""
+        if any(getattr(settings, name) != getattr(self.settings, name) for name in OF_RUNNING):
+            self.agent.set_window(settings.window, settings.default_reward)
+            self._take(settings)
+        if self.journal.rewritten != self._rewritten:
+            self._rewritten = self.journal.rewritten
+            self._start_over()
+
+    def _take(self, settings: Settings) -> None:
         self.settings = replace(self.settings, **{name: getattr(settings, name) for name in OF_RUNNING})
         self.exposures = ExposureCache(self.agent, self.settings)
 

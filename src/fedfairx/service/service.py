@@ -43,15 +43,22 @@ class Service:
                 served.membership.begin()
 
     async def watch(self) -> None:
-        """Every `TICK` seconds: log warnings, expire decisions whose window is past, close idle agents."""
+        """Every `TICK` seconds: catch up, log warnings, expire decisions, close idle agents."""
         while True:
             await asyncio.sleep(TICK)
             with suppress(Exception):  # the storage is unavailable: requests will say so
+                if self.settings.replica:
+                    await self.catch_up()
                 opened = list(self.agents.open.values())
                 for served in opened:
                     served.log_warnings()
                 await asyncio.gather(*(served.expire() for served in opened), return_exceptions=True)
                 await self.agents.close_idle()
+
+    async def catch_up(self) -> None:
+        """Take the steps and the agents of processes that share the database."""
+        await self.write_queue.do(self.log, lambda _: None)  # a transaction catches up first
+        await self.agents.look()
 
     async def drop_contexts(self) -> None:
         """Drop contexts that are older than `keep`, every hour or more often, until cancelled."""

@@ -66,6 +66,7 @@ class Settings(SharedOptions):
     database: a PostgreSQL URL, instead of SQLite in the data folder.
     wait: wait while another process has the database or it can't be reached, instead of ending;
         docs/howto/run-a-standby.md.
+    replica: one of several processes that serve one PostgreSQL database, all of which say so.
     dimension: numbers that describe an action, where features have no names.
     actions: names of actions that have no features, instead of dimension.
     features: what describes an action: numbers with ranges, categories and booleans.
@@ -120,6 +121,7 @@ class Settings(SharedOptions):
     data: str = "fedfairx-data"
     database: str = ""
     wait: bool = False
+    replica: bool = False
     dimension: int | None = option(None, AGENT, Limits(ge=1, le=WIDEST))
     actions: tuple[str, ...] = option((), AGENT, NAME._replace(min_items=1), like="ann,ben,cid")
     features: tuple[Feature, ...] = option(
@@ -263,6 +265,12 @@ def check(settings: Settings) -> Settings:
         raise InvalidInput(f"epsilon must be given with {', '.join(sorted(private))}")
     if settings.database and not settings.database.startswith(("postgresql://", "postgres://")):
         raise InvalidInput("database must be a URL that begins with postgresql://")  # it may hold a password
+    if settings.replica:
+        text = "must be given for a replica, as postgresql://…: a SQLite file is for one process"
+        require(bool(settings.database), "database", text, "")
+        for name in ("federation", "federations", "epsilon"):
+            text = "must be left out for a replica: private agents and members are for one process, for now"
+            require(not getattr(settings, name), name, text, getattr(settings, name))
     return settings
 
 

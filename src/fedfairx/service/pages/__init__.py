@@ -86,7 +86,7 @@ def pages(service: Service) -> list[BaseRoute]:
 
     async def sign_out(request: Request) -> Response:
         try:
-            return access.leave(service, request)
+            return await access.leave(service, request)
         except ProblemError as error:
             return _failed(request, error)
 

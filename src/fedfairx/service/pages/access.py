@@ -24,7 +24,12 @@ LONGEST = 1_000  # bytes of a form
 
 
 def cookie(request: Request) -> str:
-    """The cookie's name, with the port, since browsers send cookies to all ports of a host."""
+    """The cookie's name, with the port, since browsers send cookies to all ports of a host.
+
+    Processes that share a database may have different ports behind one address.
+    """
+    if request.app.state.service.settings.replica:
+        return "fedfairx-replica"
     _, port = request.scope.get("server") or ("", 0)
     return f"fedfairx-{port}"
 
@@ -39,7 +44,7 @@ async def check(service: Service, request: Request) -> None:
     if token is None or "authorization" in request.headers or not auth.any_key:
         await auth.check(request, "reader")
         return
-    key = auth.sessions.key_of(token)
+    key = await auth.sessions.key_of(token)
     if key is None:
         raise ProblemError("unauthenticated", "The session is over.")
     request.scope.update(role=key.role, agents=key.agents)
@@ -65,7 +70,7 @@ async def take(service: Service, request: Request) -> Response:
         return offer(root=request.scope.get("root_path", ""), wrong=True)
     response.set_cookie(
         cookie(request),
-        auth.sessions.begin(found),
+        await auth.sessions.begin(found),
         max_age=SECONDS,
         path=request.scope.get("root_path") or "/",
         secure=request.url.scheme == "https",
@@ -75,10 +80,10 @@ async def take(service: Service, request: Request) -> Response:
     return response
 
 
-def leave(service: Service, request: Request) -> Response:
+async def leave(service: Service, request: Request) -> Response:
     """End the session."""
     refuse_cross_site(request)
-    service.auth.sessions.end(request.cookies.get(cookie(request), ""))
+    await service.auth.sessions.end(request.cookies.get(cookie(request), ""))
     response = _to(request, "/sign-in")
     response.delete_cookie(cookie(request), path=request.scope.get("root_path") or "/")
     return response
