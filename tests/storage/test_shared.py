@@ -565,6 +565,34 @@ def test_a_lost_connection_is_made_again(postgres: Any, pair: tuple[ffx.Agent, f
     assert one.state() == two.state()
 
 
+@pytest.mark.parametrize("query", range(4))
+def test_a_connection_that_is_lost_while_it_catches_up(
+    pair: tuple[ffx.Agent, ffx.Agent], monkeypatch: pytest.MonkeyPatch, query: int
+) -> None:
+    """It applies nothing twice, and its next row follows the others' last one."""
+    one, two = pair
+    one.decide()
+    two.observe(two.decide().id, reward=1.0)
+    database, asked = one.journal.log.database, list[str]()
+    real = database.execute
+
+    def execute(statement: str, values: Any = ()) -> Any:
+        asked.append(statement)
+        if len(asked) == query + 1:
+            raise StorageUnavailable("cut")
+        return real(statement, values)
+
+    monkeypatch.setattr(database, "execute", execute)
+    with pytest.raises(StorageUnavailable, match="cut"):
+        one.decide()
+    one.decide()
+    caught_up(two)
+    assert one.state() == two.state()
+    assert one.observed == 1
+    assert one.pending == 2
+    two.verify()
+
+
 def test_an_older_copy_ends_it(postgres: Any, address: str) -> None:
     import psycopg
 

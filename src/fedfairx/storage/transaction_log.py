@@ -293,7 +293,6 @@ class Log:
 
     def _undo(self) -> None:
         """After a failure: discard the transaction, and restore agents from what is on disk."""
-        self.heads.clear()
         self.database.rollback()
         self._stale = True
         try:
@@ -347,6 +346,7 @@ class Log:
 
     def _restore(self) -> None:
         self._stale = False
+        self.heads.clear()
         try:
             self.database.check_known()
             self._read_end()
