@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fedfairx.errors import InvalidInput, StorageUnavailable
+from fedfairx.service import agents as agents_module
 from fedfairx.service import auth
 from fedfairx.service import service as service_module
 from fedfairx.service.app import make_app
@@ -218,6 +219,17 @@ def test_of_two_who_make_it_at_once_one_is_refused(address: str, monkeypatch: py
             "dimension must be what the agent has" in two.put("/v1/agents/shop", json={"dimension": 4}).text
         )
         asked(two.post("/v1/agents/shop/decisions", json=BODY), 201)
+
+
+def test_those_that_start_at_once_make_one_agent(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has seen an empty database before the other has made the agent."""
+    monkeypatch.setattr(agents_module, "read_served", lambda _: {})
+    with replicas(address, dimension=3) as (one, two):
+        monkeypatch.undo()
+        made = asked(one.post("/v1/decisions", json=BODY), 201)
+        asked(two.put(f"/v1/decisions/{made['decision_id']}/reward", json={"reward": 1.0}), 204)
+        catch_up(one)
+        assert agents_of(one) == {"agent": "active"}
 
 
 # --- keys and sessions ------------------------------------------------------------------------------------

@@ -155,6 +155,8 @@ class Agents:
                 raise InvalidInput(
                     f"name must be another one: agent {name!r} was made by a request, with its own settings"
                 )
+            if not name and settings.replica:
+                name = "agent"  # another process may be about to make it too
             if name:
                 settings = replace(settings, name=name, given=settings.given | {"name"})
         metrics = AgentMetrics()

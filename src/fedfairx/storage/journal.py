@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import json
 import struct
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -126,7 +127,7 @@ class Journal:
         self.rewritten = 0  # how often another process has changed what earlier steps mean
         self._named: tuple[Sequence[str] | None, str | None] = None, None  # the last names, and as JSON
         self._amended: tuple[int | None, Amendments] = None, Amendments()  # as of this event
-        self.origins = IdPrefixes()
+        self.origins, self._reading = IdPrefixes(), threading.Lock()
         self._origins_read: int | None = None  # `Log.last_prefix` then
         self.read_prefixes()
 
@@ -138,16 +139,19 @@ class Journal:
         """Read the prefixes of ids, if there are others than were read before."""
         if self._origins_read != self.log.last_prefix:
             rows = self.log.database.execute(_PREFIXES, (self.agent,))
-            self.origins.given = [(int(first), str(prefix)) for first, prefix in rows]
+            with self._reading:
+                self.origins.given = [(int(first), str(prefix)) for first, prefix in rows]
             self._origins_read = self.log.last_prefix
 
     def _has_more_prefixes(self) -> bool:
         """Whether another process has drawn prefixes since this one caught up; if so, they are known now."""
         if not self.log.database.shared:
             return False
-        rows = self.log.database.read(_PREFIXES, (self.agent,))
-        before, self.origins.given = self.origins.given, [(int(first), str(name)) for first, name in rows]
-        return len(rows) > len(before)
+        rows, before = self.log.database.read(_PREFIXES, (self.agent,)), len(self.origins.given)
+        with self._reading:  # the thread that writes may have read later ones meanwhile
+            if len(rows) > len(self.origins.given):
+                self.origins.given = [(int(first), str(prefix)) for first, prefix in rows]
+            return len(self.origins.given) > before
 
     # --- writing -------------------------------------------------------------------------------------
 

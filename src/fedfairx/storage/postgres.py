@@ -229,9 +229,16 @@ class PostgresDatabase:
         return connection
 
     def commit(self) -> None:
-        with self._translated():
-            self._within().execute("COMMIT")
-            self._inside = False
+        connection = self._within()
+        try:
+            connection.execute("COMMIT")
+        except self._psycopg.Error as error:
+            meaning = self._meaning(error)
+            if connection.closed:
+                text = f"the connection to {self.place} was lost: whether this was written is not known"
+                meaning = StorageUnavailable(text)
+            raise meaning from error
+        self._inside = False
 
     def rollback(self) -> None:
         self._inside = False
