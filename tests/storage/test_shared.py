@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
-from fedfairx.agent import persistence
+from fedfairx.agent import persistence, warm
 from fedfairx.decision import DecisionNote
 from fedfairx.errors import (
     AlreadyObserved,
@@ -30,6 +30,7 @@ from fedfairx.errors import (
 )
 from fedfairx.features import Schema
 from fedfairx.privacy import Budget
+from fedfairx.storage import open_log
 from fedfairx.storage import postgres as postgres_module
 from fedfairx.storage.open_log import open_database
 from fedfairx.storage.schema import create_tables
@@ -453,6 +454,25 @@ def test_they_create_the_tables_once(postgres: Any, monkeypatch: pytest.MonkeyPa
     for thread in threads:
         thread.join()
     assert not errors
+
+
+@pytest.mark.parametrize("kind", ["contexts", "optimism", "actions", "slots"])
+def test_it_compiles_before_it_holds_up_others(
+    address: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiling in a transaction took longer than the server lets a process stand still in one."""
+    inside, real = list[bool](), warm.warm
+
+    def compiled(agent: ffx.Agent) -> None:
+        inside.append(any(log.in_transaction for log in list(open_log._LOGS.values()) if not log.closed))
+        real(agent)
+
+    monkeypatch.setattr(warm, "warm", compiled)
+    place = of_process(address, 1)
+    with ffx.Agent.open(place, shared=True, **KINDS[kind]) as agent:
+        assert warm.is_warm(agent)
+    with ffx.Agent.open(place, shared=True):
+        assert inside == [False, False]
 
 
 # --- who may have it --------------------------------------------------------------------------------------

@@ -1496,6 +1496,8 @@ class Agent:
         """
         asked = Asked(name, dimension, schema, actions, options, budget, keywords)
         log = open_log(place, shared=shared)
+        if shared:
+            _compile(log, asked)
         with _opening(log) as opening:
             store = find_store(log, name)
             if store is None:
@@ -1583,6 +1585,24 @@ class Agent:
 
     def __exit__(self, *_exception: object) -> None:
         self.close()
+
+
+def _compile(log: Log, asked: Asked) -> None:
+    """Compile what an agent needs, which may take a minute, before it holds up other processes."""
+    from fedfairx.agent.warm import warm  # which makes agents
+
+    try:
+        with log.lock:
+            store = find_store(log, asked.name)
+        if store is not None:
+            settings, options = store.settings, store.options(asked.merit)
+        else:
+            settings, options = asked.settings(log.database.place), asked.all_options
+        if asked.budget is None:  # else it is refused
+            warm(Agent(**settings.arms(), options=options))
+    except BaseException:
+        log.close()
+        raise
 
 
 @contextmanager
