@@ -269,7 +269,7 @@ def test_names_come_from_a_frame() -> None:
         assert agent.decide(frame, names=["a", "b"]).name in ("a", "b")
     unnamed = (pd.DataFrame(rows), pd.DataFrame(rows, index=[7, 9]), pl.DataFrame(rows))
     assert [agent.decide(frame).name for frame in unnamed] == [None, None, None]
-    with pytest.raises(InvalidInput, match="names must be 2 strings, one for each arm"):
+    with pytest.raises(InvalidInput, match="names must be 2 strings, one for each action"):
         agent.decide(pd.DataFrame({**rows, "name": ["soup", None]}))
 
 

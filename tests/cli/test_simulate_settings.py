@@ -93,7 +93,7 @@ def test_every_flag_of_every_verb_is_explained() -> None:
         for action in verb.filled()._actions:
             assert action.help, f"{name} {action.option_strings}"
             # A switch, what must be given, or what is passed on.
-            plain = action.nargs == 0 or action.required or action.dest == "arguments"
+            plain = action.nargs == 0 or action.required or action.dest in ("arguments", "part")
             assert plain or "default: " in action.help, f"{name} {action.option_strings}: {action.help}"
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.agent.agent import Agent
 from fedfairx.core.json_numbers import read_matrices
 from fedfairx.core.slates import ONE, as_weights
 from fedfairx.privacy import Bounds, SimulatedNoise, private
@@ -15,7 +14,7 @@ from fedfairx.privacy import Bounds, SimulatedNoise, private
 _warmed: set[tuple[object, ...]] = set()  # kinds of agents that are compiled
 
 
-def warm(agent: Agent) -> None:
+def warm(agent: Any) -> None:
     """Compile what this agent's calls need, with two agents of its kind that are thrown away.
 
     Also what reads contexts from JSON, for a service. From a filled cache it takes a moment; compiling would
@@ -36,7 +35,7 @@ def warm(agent: Agent) -> None:
         decide_from=agent.privatizer.guarantee.decide_from,
     )
     one, other = (
-        Agent(**arms, options=options, privatizer=noisy() if agent.private else None) for _ in range(2)
+        type(agent)(**arms, options=options, privatizer=noisy() if agent.private else None) for _ in range(2)
     )
     contexts = None if agent.actions else np.zeros((len(names), agent.dimension))
     for weights in {slots} if agent.private else {slots, ONE, ONE * 2}:
@@ -48,11 +47,11 @@ def warm(agent: Agent) -> None:
     _warmed.add(_kind(agent))
 
 
-def is_warm(agent: Agent) -> bool:
+def is_warm(agent: Any) -> bool:
     """Whether an agent of this kind was compiled by this process."""
     return _kind(agent) in _warmed
 
 
-def _kind(agent: Agent) -> tuple[object, ...]:
+def _kind(agent: Any) -> tuple[object, ...]:
     slots, half_life = as_weights(agent.options.slots), agent.options.half_life
     return agent.rule, type(agent.merit), bool(agent.actions), agent.private, slots, half_life

