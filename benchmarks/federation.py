@@ -43,6 +43,7 @@ from measure import Contestant, Report, main, race
 MEMBERS, DIMENSION = 10, 20  # when compared with bare messages
 AGENTS, PROCESSES = 50, 5
 SIZES = ((10, 20), (10, 50), (50, 20), (50, 50))  # members and dimension, with secure aggregation
+REWARDS = 64  # of each member before the first round: with fewer, members are also judged by each other
 WARM_UP = 2  # rounds that are not counted
 LOOK = 0.1  # seconds between two receives of one of fifty agents
 
@@ -58,8 +59,9 @@ def member(roster: Roster, name: str, key: SigningKey, transport: Transport, **a
     return Member(roster.terms.agent(name, noise=noise, **agent), transport, SignedCodec(roster, name, key))
 
 
-def observe(each: Member, contexts: np.ndarray) -> None:
-    each.agent.observe(each.agent.decide(contexts), reward=0.5)
+def observe(each: Member | SecureMember, contexts: np.ndarray, times: int = 1) -> None:
+    for _ in range(times):
+        each.agent.observe(each.agent.decide(contexts), reward=0.5)
 
 
 # --- envelopes ---------------------------------------------------------------------------------------------
@@ -498,6 +500,8 @@ class PlainRounds:
         transport = MemoryTransport()
         self.members = [member(roster, name, keys[name], transport) for name in names]
         self.contexts = np.full((2, dimension), 0.1)
+        for each in self.members:
+            observe(each, self.contexts, REWARDS)
 
     def round(self) -> None:
         for each in self.members:
@@ -541,6 +545,8 @@ class SecureRounds:
             for name, key in keys.items()
         ]
         self.contexts = np.full((2, dimension), 0.1)
+        for each in self.members:
+            observe(each, self.contexts, REWARDS)
 
     def round(self) -> None:
         self.begin()
@@ -551,7 +557,7 @@ class SecureRounds:
         self.number += 1
         self.clock = float(self.number)
         for each in self.members:
-            each.agent.observe(each.agent.decide(self.contexts), reward=0.5)
+            observe(each, self.contexts)
 
     def exchange(self, members: Sequence[SecureMember]) -> None:
         for each in members:
@@ -704,17 +710,19 @@ def bytes_at(monitor: int) -> tuple[int, int]:
 
 
 class RoundsPart:
-    """Some members of a federation, in this process. `sent` has when the last member sent a message."""
+    """Some members of a federation, in this process. `sent`: when the last member began to send, by round."""
 
     def __init__(self, base: Path, part: int) -> None:
         names = [*MemberFolder.read(base / "a00").roster.members]
         self.last, self.names = names[-1], names
         self.clocks = dict.fromkeys(names[part::PROCESSES], 0.0)
-        self.sent: dict[bytes, float] = {}
+        self.sent: dict[float, float] = {}
         self.done: dict[str, float] = {}
         self.changed = threading.Condition()
         self.members = {name: self._member(base / name) for name in self.clocks}
         self.contexts = np.full((2, next(iter(self.members.values())).agent.dimension), 0.1)
+        for each in self.members.values():
+            observe(each, self.contexts, REWARDS)
         self.stops = [
             each.watch(every=60.0, after=partial(self._note, name)) for name, each in self.members.items()
         ]
@@ -729,7 +737,7 @@ class RoundsPart:
 
             def publish(agent: str, message: bytes, *, replacing: bytes | None) -> None:
                 if agent in own:
-                    self.sent.setdefault(message, time.monotonic())
+                    self.sent.setdefault(self.clocks[place.name], time.monotonic())
                 real(agent, message, replacing=replacing)
 
             each.transport.publish = publish  # type: ignore[method-assign]
@@ -754,7 +762,7 @@ class RoundsPart:
     def _send(self, number: int, names: Sequence[str]) -> None:
         for name in names:
             each = self.members[name]
-            each.agent.observe(each.agent.decide(self.contexts), reward=0.5)
+            observe(each, self.contexts)
             self.clocks[name] = float(number)
             if isinstance(each, Member):
                 each.agent.release()

@@ -56,7 +56,8 @@ class Held:
     """The results of wrk."""
 
     rate: float  # answers per second
-    p99: float  # milliseconds
+    median: float  # milliseconds
+    p99: float
     refused: int
     cpu: float  # µs of the server's process per answer
 
@@ -111,11 +112,16 @@ def ask(port: int, process: int, seconds: float, script: str, connections: int) 
         check=True,
     ).stdout
     rate = float(re.search(r"Requests/sec:\s+([\d.]+)", done)[1])  # type: ignore[index]
-    value, unit = re.search(r"99%\s+([\d.]+)(us|ms|s)", done).groups()  # type: ignore[union-attr]
     refused = re.search(r"Non-2xx or 3xx responses: (\d+)", done)
-    p99 = float(value) * {"us": 1e-3, "ms": 1.0, "s": 1e3}[unit]
     answers = int(re.search(r"(\d+) requests in", done)[1])  # type: ignore[index]
-    return Held(rate, p99, int(refused[1]) if refused else 0, (cpu_of(process) - before) / answers * 1e6)
+    cpu = (cpu_of(process) - before) / answers * 1e6
+    return Held(rate, _latency(done, 50), _latency(done, 99), int(refused[1]) if refused else 0, cpu)
+
+
+def _latency(said: str, quantile: int) -> float:
+    """Milliseconds, from what wrk says."""
+    value, unit = re.search(rf"{quantile}%\s+([\d.]+)(us|ms|s)", said).groups()  # type: ignore[union-attr]
+    return float(value) * {"us": 1e-3, "ms": 1.0, "s": 1e3}[unit]
 
 
 def script(

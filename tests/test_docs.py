@@ -361,7 +361,7 @@ ORIGIN = re.compile(r"\*`[^`]+`[^*]*\b\d{1,2}\s[A-Z][a-z]+\s\d{4},\s[0-9a-f]{7}\
     [
         ("docs/paper/cost-of-privacy.md", set()),
         ("docs/paper/measurements.md", set()),
-        ("benchmarks/README.md", {"What each prints", "How to read the noise"}),
+        ("benchmarks/README.md", {"What each prints", "How to read the noise", "Compilation"}),
     ],
 )
 def test_every_measurement_has_its_command_date_and_commit(name: str, other: set[str]) -> None:

@@ -125,9 +125,9 @@ def durable() -> Drawing:
     drawing.label(15, 195, "when it is opened, or a commit failed", anchor="start", kind="small")
     drawing.label(700, 105, "only then is the call answered", kind="small")
     events = sorted(event.__name__ for event in steps.Step.__args__)
-    drawing.label(600, 210, "steps", kind="bold")
+    drawing.label(600, 215, "all steps", kind="bold")
     lines = [", ".join(events[at : at + 4]) for at in range(0, len(events), 4)]
-    drawing.label(600, 265, "\n".join(lines), kind="small")
+    drawing.label(600, 240, "\n".join(lines), kind="small")
     return drawing
 
 

@@ -31,7 +31,7 @@ LONGEST = 5.0
 AGENTS = "/v1/agents"
 
 #: Contexts (K, d), names of actions, or features by name (dicts, {name: dict}, a frame), as for `Agent`.
-Arms = Sequence[Any] | Mapping[str, Any] | Any
+ActionsLike = Sequence[Any] | Mapping[str, Any] | Any
 ARGUMENTS = {"contexts", "actions", "context", "excluded", "baseline", "slots"}  # of a decision
 OFFER = {"id", "features", "group"}  # what the service takes for one action
 #: An action, by its name or its index; of several slots, a list in their order.
@@ -165,9 +165,9 @@ class AsyncClient:
 
     async def decide(
         self,
-        contexts: Arms | None = None,
+        contexts: ActionsLike | None = None,
         *,
-        actions: Arms | None = None,
+        actions: ActionsLike | None = None,
         context: Any = None,
         excluded: Sequence[str | int] = (),
         baseline: Baseline | None = None,
@@ -189,15 +189,17 @@ class AsyncClient:
         body = await self._request(contexts, actions, context, excluded, baseline, slots)
         return _decision(await self._ask("POST", "/v1/decisions", body, key or str(uuid.uuid4())))
 
-    async def decide_many(self, requests: Sequence[Arms], *, key: str | None = None) -> list[RemoteDecision]:
+    async def decide_many(
+        self, requests: Sequence[ActionsLike], *, key: str | None = None
+    ) -> list[RemoteDecision]:
         """Make several decisions: all, or none.
 
         requests: for each a mapping with the arguments of `decide`, or what that takes as its first one.
         """
         asked: list[Any] = [each if _is_request(each) else {"contexts": each} for each in requests]
         body = {"decisions": [await self._request(**each) for each in asked]}
-        made = await self._ask("POST", "/v1/decisions/batch", body, key or str(uuid.uuid4()))
-        return [_decision(one) for one in made["decisions"]]
+        answer = await self._ask("POST", "/v1/decisions/batch", body, key or str(uuid.uuid4()))
+        return [_decision(one) for one in answer["decisions"]]
 
     async def observe(
         self,
@@ -232,10 +234,10 @@ class AsyncClient:
         """Send several rewards, or what `observe` takes as `rewards`: all are accepted, or none."""
         pairs = zip(decisions, rewards, strict=True)
         body = [
-            {"decision_id": _id(one), "rewards": _by_action(one, given)}
-            if isinstance(given, Mapping | Sequence)
-            else {"decision_id": _id(one), "reward": float(given)}
-            for one, given in pairs
+            {"decision_id": _id(one), "rewards": _by_action(one, reward)}
+            if isinstance(reward, Mapping | Sequence)
+            else {"decision_id": _id(one), "reward": float(reward)}
+            for one, reward in pairs
         ]
         await self._ask("POST", "/v1/rewards", {"rewards": body} | ({"replace": True} if replace else {}))
 
@@ -265,8 +267,8 @@ class AsyncClient:
 
     async def actions(self) -> tuple[str, ...]:
         """The active actions of a service whose actions have no features."""
-        found = await self.get("/v1/actions")
-        return tuple(action["id"] for action in found["actions"] if action["status"] == "active")
+        answer = await self.get("/v1/actions")
+        return tuple(action["id"] for action in answer["actions"] if action["status"] == "active")
 
     async def add_actions(self, *names: str) -> None:
         """Add actions, one after the other; needs an admin's key."""
@@ -280,8 +282,8 @@ class AsyncClient:
 
     async def agents(self) -> tuple[str, ...]:
         """The names of the agents of the service that make decisions."""
-        found = await self.get(AGENTS)
-        return tuple(agent["name"] for agent in found["agents"] if agent["status"] == "active")
+        answer = await self.get(AGENTS)
+        return tuple(agent["name"] for agent in answer["agents"] if agent["status"] == "active")
 
     async def make_agent(self, name: str, /, **settings: Any) -> None:
         """Make an agent with these settings, or offer an archived one again; needs an admin's key.
@@ -298,8 +300,10 @@ class AsyncClient:
 
     async def explain(self, decision: RemoteDecision | str) -> dict[str, Any]:
         """Why each action of a decision has its share, as `/v1/decisions/…/explanation`; for admins."""
-        found: dict[str, Any] = await self.get(f"/v1/decisions/{quote(_id(decision), safe='')}/explanation")
-        return found
+        explanation: dict[str, Any] = await self.get(
+            f"/v1/decisions/{quote(_id(decision), safe='')}/explanation"
+        )
+        return explanation
 
     async def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
         """Read a path, such as "/v1/decisions", of the client's agent, with a query such as {"limit": 10}."""
@@ -307,8 +311,8 @@ class AsyncClient:
 
     async def _request(
         self,
-        contexts: Arms | None = None,
-        actions: Arms | None = None,
+        contexts: ActionsLike | None = None,
+        actions: ActionsLike | None = None,
         context: Any = None,
         excluded: Sequence[str | int] = (),
         baseline: Baseline | None = None,
@@ -413,16 +417,16 @@ class AsyncClient:
         await self.aclose()
 
 
-def _is_request(given: object) -> bool:
+def _is_request(request: object) -> bool:
     """Whether it has the arguments of `decide`, and is not {name: features}."""
-    return isinstance(given, Mapping) and given.keys() <= ARGUMENTS
+    return isinstance(request, Mapping) and request.keys() <= ARGUMENTS
 
 
-def _offer(given: Any, *, named: bool) -> dict[str, Any]:
+def _offer(actions: Any, *, named: bool) -> dict[str, Any]:
     """Actions as the service takes them; rows of numbers are contexts unless they are `named` actions."""
-    if isinstance(given, Mapping):
-        return {"actions": [{"id": name, "features": _features(row)} for name, row in given.items()]}
-    rows = list(given)
+    if isinstance(actions, Mapping):
+        return {"actions": [{"id": name, "features": _features(row)} for name, row in actions.items()]}
+    rows = list(actions)
     if rows and all(isinstance(row, str) for row in rows):
         return {"actions": rows}
     if named or any(isinstance(row, Mapping) or hasattr(row, "to_dict") for row in rows):

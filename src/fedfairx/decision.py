@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -59,10 +58,10 @@ class DecisionNote(NamedTuple):  # made in a third of the time of a frozen datac
         """
         if self.baseline is None:
             return share
-        kept = dict(zip(self.wanted, weights, strict=True)).get(action, 0.0)
+        weight = dict(zip(self.wanted, weights, strict=True)).get(action, 0.0)
         if self.mode == "shadow":
-            return kept
-        return min(1.0, (1.0 - self.control_share) * share + self.control_share * kept)
+            return weight
+        return min(1.0, (1.0 - self.control_share) * share + self.control_share * weight)
 
     @property
     def wanted(self) -> Sequence[int]:
@@ -72,7 +71,7 @@ class DecisionNote(NamedTuple):  # made in a third of the time of a frozen datac
         return (self.baseline,) if isinstance(self.baseline, int) else self.baseline
 
 
-class Decision(Struct, eq=False):  # made in half of the time of a class with slots
+class Decision(Struct, eq=False, gc=False):  # made in half of the time of a class with slots; no cycles
     """The action to show, and the policy that it was drawn from; or the actions in several slots.
 
     id: unique; the reward refers to it. It consists of `origin` and `number` (`storage.decision_ids`).
@@ -203,7 +202,7 @@ class Decision(Struct, eq=False):  # made in half of the time of a class with sl
     def grow(self, dimension: int) -> None:
         """Give θ and contexts zeros for the columns that features have got since."""
         arms, old = self.arms, self._dimension
-        if old == dimension:
+        if old in (0, dimension):  # 0 if its content is gone
             return
         rows = np.pad(self.values[arms:].reshape(-1, old), ((0, 0), (0, dimension - old)))
         self.values = np.concatenate([self.values[:arms], rows.ravel()])
@@ -227,10 +226,15 @@ class Decision(Struct, eq=False):  # made in half of the time of a class with sl
 
     def sum(self, rewards: Mapping[int, float | None], status: str) -> tuple[str, float | None]:
         """The status of the decision once these are its last outcomes, and the sum of its rewards, if any."""
-        total: float | None = None
-        became = WITHDRAWN
-        if not self.outcomes and status == REWARDED and None not in rewards.values():  # as most often
-            return status, functools.reduce(operator.add, rewards.values(), 0.0)
+        if not self.outcomes and status == REWARDED:  # as most often
+            added = 0.0
+            for reward in rewards.values():
+                if reward is None:
+                    break
+                added += reward
+            else:
+                return status, added
+        became, total = WITHDRAWN, None
         for before, reward in self.outcomes.values():
             became = before if before != WITHDRAWN and became != REWARDED else became
             total = total if reward is None else (total or 0.0) + reward
@@ -243,7 +247,16 @@ class Decision(Struct, eq=False):  # made in half of the time of a class with sl
 
     def slots_of(self, rewards: Rewards) -> dict[int, float | None]:
         """The slots that these rewards are for, in order."""
-        return slots_of(rewards, self.shown, self.shown_names)
+        shown, names = self.shown, self.shown_names
+        if type(rewards) is list and len(rewards) == len(shown):
+            return dict(enumerate(rewards))
+        if isinstance(rewards, Mapping):
+            by_slot = {_slot_of(action, shown, names): reward for action, reward in rewards.items()}
+            require(len(by_slot) == len(rewards), "rewards", "must name each action once", len(rewards))
+            return dict(sorted(by_slot.items(), key=operator.itemgetter(0)))
+        count, slots = len(rewards) if are_several(rewards) else type(rewards).__name__, len(shown)
+        require(count == slots, "rewards", f"must be one for each of {slots} slots", count)
+        return dict(enumerate(rewards))
 
     def __eq__(self, other: object) -> bool:
         """Whether number and content are equal, to the bit. The ids of agents with the same seed differ."""
@@ -270,24 +283,11 @@ def status_of(reward: float | None, status: str) -> str:
     return WITHDRAWN if reward is None and status == REWARDED else status
 
 
-def are_several(given: float | Rewards) -> TypeGuard[Rewards]:
+def are_several(rewards: float | Rewards) -> TypeGuard[Rewards]:
     """Whether this is rewards of slots, and not one reward."""
-    if isinstance(given, np.ndarray):
-        return given.ndim > 0
-    return isinstance(given, Mapping | Sequence) and not isinstance(given, str | bytes)
-
-
-def slots_of(rewards: Rewards, shown: Sequence[int], names: Sequence[str] | None) -> dict[int, float | None]:
-    """The slots that rewards are for, in order; `names` are those of the shown actions."""
-    if type(rewards) is list and len(rewards) == len(shown):
-        return dict(enumerate(rewards))
-    if isinstance(rewards, Mapping):
-        by_slot = {_slot_of(action, shown, names): reward for action, reward in rewards.items()}
-        require(len(by_slot) == len(rewards), "rewards", "must name each action once", len(rewards))
-        return dict(sorted(by_slot.items(), key=operator.itemgetter(0)))
-    count, slots = len(rewards) if are_several(rewards) else type(rewards).__name__, len(shown)
-    require(count == slots, "rewards", f"must be one for each of {slots} slots", count)
-    return dict(enumerate(rewards))
+    if isinstance(rewards, np.ndarray):
+        return rewards.ndim > 0
+    return isinstance(rewards, Mapping | Sequence) and not isinstance(rewards, str | bytes)
 
 
 def _slot_of(action: object, shown: Sequence[int], names: Sequence[str] | None) -> int:
@@ -297,10 +297,10 @@ def _slot_of(action: object, shown: Sequence[int], names: Sequence[str] | None) 
         return names.index(str(action))
     if names is None and isinstance(action, str) and action.isascii() and action.isdecimal():
         action = int(action)  # in JSON a row is text
-    fits = isinstance(action, int | np.integer) and not isinstance(action, bool) and action in shown
+    is_shown = isinstance(action, int | np.integer) and not isinstance(action, bool) and action in shown
     text = f"must be of actions that were shown, {names or shown}"
     value = action if isinstance(action, str | int) else type(action).__name__  # never a reward
-    require(fits, "rewards", text, value)
+    require(is_shown, "rewards", text, value)
     return shown.index(int(action))  # type: ignore[call-overload]
 
 

@@ -8,6 +8,7 @@
     ├── KeyTaken                        an idempotency key that another decision has used
     ├── StorageError                    a file or database that can't be used
     │   ├── StorageUnavailable          temporary: disk full, locked, connection lost; nothing has changed
+    │   │   └── OutcomeUnknown          connection lost during a commit: it may have changed
     │   └── StateError                  unreadable: damaged, foreign, or of another version
     │       └── OlderCopy               a restored backup: releases that it lacks have been sent
     ├── MessageRefused                  a message that must not enter the shared statistics
@@ -140,6 +141,17 @@ class StorageUnavailable(StorageError):
     ...     ffx.Agent.open("locked.db")
     Traceback (most recent call last):
     fedfairx.errors.StorageUnavailable: agent 'north' in locked.db is open already
+    """
+
+
+class OutcomeUnknown(StorageUnavailable):
+    """The connection was lost during a commit, so whether it was stored is not known.
+
+    The agent reads what is stored before its next step. Repeat the call if it has an idempotency key; else
+    look in the log first.
+
+    >>> issubclass(OutcomeUnknown, StorageUnavailable)
+    True
     """
 
 

@@ -51,8 +51,8 @@ class Feature:
         require(named, "features", "must have names", self.name)
         if self.range is not None:
             low, high = self.range
-            fits = all(math.isfinite(end) and abs(end) <= LARGEST for end in (low, high)) and low < high
-            require(fits, f"features.{self.name}", "must be two finite numbers, low < high", self.range)
+            is_range = all(math.isfinite(end) and abs(end) <= LARGEST for end in (low, high)) and low < high
+            require(is_range, f"features.{self.name}", "must be two finite numbers, low < high", self.range)
         texts = all(isinstance(level, str) and level for level in self.levels)
         different = len(set(self.levels)) == len(self.levels)
         text = "must have levels that are different texts"
@@ -79,19 +79,19 @@ class Feature:
         return f"{self.name}={'|'.join(self.levels) or BOOL}"
 
 
-def features_of(given: object) -> tuple[Feature, ...]:
+def features_of(source: object) -> tuple[Feature, ...]:
     """Features from {name: range, levels or bool}, from such pairs, or from "price=0:10,city=Rome|Oslo"."""
-    if isinstance(given, str):
-        parts = [part.partition("=") for part in given.split(",") if part.strip()]
-        pairs: list[Any] = [(name.strip(), _written(kind.strip(), given)) for name, _, kind in parts]
-    elif isinstance(given, Mapping):
-        pairs = list(given.items())
+    if isinstance(source, str):
+        parts = [part.partition("=") for part in source.split(",") if part.strip()]
+        pairs: list[Any] = [(name.strip(), _written(kind.strip(), source)) for name, _, kind in parts]
+    elif isinstance(source, Mapping):
+        pairs = list(source.items())
     else:
-        pairs = list(given) if isinstance(given, list | tuple) else [None]
-    found = tuple(each if isinstance(each, Feature) else _feature(each) for each in pairs)
-    names = [each.name for each in found]
+        pairs = list(source) if isinstance(source, list | tuple) else [None]
+    features = tuple(each if isinstance(each, Feature) else _feature(each) for each in pairs)
+    names = [each.name for each in features]
     require(len(set(names)) == len(names), "features", "must be named differently", names)
-    return found
+    return features
 
 
 def _written(text: str, whole: str) -> object:
@@ -187,8 +187,8 @@ class Schema:
         intercept: bool = True,
         before: Schema | None = None,
     ) -> None:
-        found = features_of(features)
-        names = [each.name for each in found]
+        all_features = features_of(features)
+        names = [each.name for each in all_features]
         situation = _names(shared, "shared")
         for name in situation:
             require(name in names, "shared", f"must be features, of {', '.join(names)}", name)
@@ -197,11 +197,11 @@ class Schema:
         require(isinstance(intercept, bool), "intercept", "must be True or False", intercept)
         if products is None:
             products = [f"{one}:{two}" for one in own for two in situation]
-        pairs = [_pair(text, found) for text in _names(products, "products")]
+        pairs = [_pair(text, all_features) for text in _names(products, "products")]
         different = len(set(pairs)) == len(pairs)
         require(different, "products", "must be different pairs", list(products))
         values = {
-            "features": found,
+            "features": all_features,
             "shared": tuple(name for name in names if name in situation),
             "products": tuple(f"{one}:{two}" for one, two in pairs),
             "intercept": intercept,
@@ -296,11 +296,11 @@ class Schema:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Schema:
         """The schema of these plain values; all but `features` may be left out."""
-        known = ("features", "shared", "products", "intercept", "before")
+        keys = ("features", "shared", "products", "intercept", "before")
         if not isinstance(values, Mapping) or "features" not in values:
             raise InvalidInput("schema must be an object with features")
-        odd = [str(name) for name in values if name not in known]
-        require(not odd, "schema", f"must have no other fields than {', '.join(known)}", odd[:1])
+        odd = [str(name) for name in values if name not in keys]
+        require(not odd, "schema", f"must have no other fields than {', '.join(keys)}", odd[:1])
         before = values.get("before")
         return cls(**{**values, "before": None if before is None else cls.from_dict(before)})
 
@@ -333,12 +333,12 @@ class Schema:
         numbers, codes = np.ones((len(self.features) + 1, count)), None
         ranged: Sequence[str] = (*names, *once)
         if self._layout.fixed is None:
-            codes, kept = np.zeros(numbers.shape, dtype=np.intp), {}
+            codes, number_columns = np.zeros(numbers.shape, dtype=np.intp), {}
             for name, column in zip(ranged, columns, strict=True):
                 at, feature, table = self._table[name]
                 try:
                     if feature.range is not None:
-                        kept[name] = column
+                        number_columns[name] = column
                     elif table is None:
                         codes[at] = _booleans(column)
                     else:
@@ -347,7 +347,7 @@ class Schema:
                             unknown[name] = 1 if name in once else missing
                 except _Odd as odd:
                     raise (situation if name in once else rows).refusal(name, odd) from None
-            ranged, columns = list(kept), list(kept.values())
+            ranged, columns = list(number_columns), list(number_columns.values())
         if columns:
             try:
                 numbers[self._ranged[context is None]] = _numbers(columns)
@@ -368,18 +368,18 @@ class Schema:
             times = zip(self.names, moved.sum(axis=1).tolist(), strict=False)
             clipped = {name: 1 if name in once else many for name, many in times if many}
         if layout.alone:
-            made = np.ascontiguousarray(inside[: self.width].T)
-            made /= self._divisor
-            return made, clipped
+            contexts = np.ascontiguousarray(inside[: self.width].T)
+            contexts /= self._divisor
+            return contexts, clipped
         values = inside[layout.first] * inside[layout.second]
-        made = np.zeros((numbers.shape[1], self.width))
+        contexts = np.zeros((numbers.shape[1], self.width))
         if codes is None:
-            made[:, layout.fixed] = values.T
+            contexts[:, layout.fixed] = values.T
         else:
             at = layout.columns[layout.start + codes[layout.first] * layout.stride + codes[layout.second]]
-            made[np.arange(len(made)), at] = values
-        made /= self._divisor
-        return made, clipped
+            contexts[np.arange(len(contexts)), at] = values
+        contexts /= self._divisor
+        return contexts, clipped
 
     def decode(self, contexts: ArrayLike) -> dict[str, list[Any]]:
         """The features of contexts (K, d) as callers have them: numbers, levels and booleans, by name.
@@ -468,8 +468,8 @@ class Schema:
         if self.before is None:
             return tuple(self._natural)
         old = self.before._keys
-        kept = set(old)
-        return (*old, *(key for key in self._natural if key not in kept))
+        earlier = set(old)
+        return (*old, *(key for key in self._natural if key not in earlier))
 
     @cached_property
     def _divisor(self) -> float:
@@ -513,10 +513,10 @@ class _Layout(NamedTuple):
     alone: bool  # whether they are also the columns, and the constant the last
 
 
-def _names(given: object, what: str) -> tuple[str, ...]:
-    fits = isinstance(given, list | tuple) and all(isinstance(name, str) for name in given)
-    require(fits, what, "must be a list of names", given)
-    names: tuple[str, ...] = tuple(given)  # type: ignore[arg-type]
+def _names(value: object, what: str) -> tuple[str, ...]:
+    are_names = isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
+    require(are_names, what, "must be a list of names", value)
+    names: tuple[str, ...] = tuple(value)  # type: ignore[arg-type]
     require(len(set(names)) == len(names), what, "must be different", list(names))
     return names
 
@@ -525,8 +525,8 @@ def _pair(text: str, features: Sequence[Feature]) -> tuple[str, str]:
     """The two features of a product, in their order among features."""
     names = [each.name for each in features]
     pair = text.split(":")
-    fits = len(pair) == 2 and all(name in names for name in pair)
-    require(fits, "products", f'must be two features each, as "a:b", of {", ".join(names)}', text)
+    is_pair = len(pair) == 2 and all(name in names for name in pair)
+    require(is_pair, "products", f'must be two features each, as "a:b", of {", ".join(names)}', text)
     one, two = sorted(pair, key=names.index)
     square = one != two or features[names.index(one)].range is not None
     require(square, "products", "must be of two different features, or of a number with itself", text)
@@ -539,8 +539,8 @@ def _check_extension(before: Schema, later: Schema) -> None:
         same = old.name == new.name and old.range == new.range and bool(old.levels) == bool(new.levels)
         if not same or new.levels[: len(old.levels)] != old.levels:
             raise _refusal(before, later)
-    kept = len(before.features) <= len(later.features) and set(before._natural) <= set(later._natural)
-    if not kept or set(before.shared) != {name for name in before.names if name in later.shared}:
+    keeps_all = len(before.features) <= len(later.features) and set(before._natural) <= set(later._natural)
+    if not keeps_all or set(before.shared) != {name for name in before.names if name in later.shared}:
         raise _refusal(before, later)
 
 
@@ -556,11 +556,11 @@ def _short(schema: Schema) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
-def are_described(given: object) -> bool:
+def are_described(rows: object) -> bool:
     """Whether these are features by name: rows, {name: row} or a data frame; and not an array of numbers."""
-    if isinstance(given, list | tuple) and given:
-        return isinstance(given[0], Mapping) or hasattr(given[0], "to_dict")
-    return isinstance(given, Mapping) or is_frame(given)
+    if isinstance(rows, list | tuple) and rows:
+        return isinstance(rows[0], Mapping) or hasattr(rows[0], "to_dict")
+    return isinstance(rows, Mapping) or is_frame(rows)
 
 
 class _Odd(Exception):
@@ -575,16 +575,16 @@ class _Rows:
     """Rows of features as a caller gave them: their values, and for errors where each stands."""
 
     def __init__(
-        self, given: Any, where: tuple[str, ...], names: Sequence[str], shared: Sequence[str]
+        self, source: Any, where: tuple[str, ...], names: Sequence[str], shared: Sequence[str]
     ) -> None:
-        self._given, self._where, self._names, self._shared = given, where, names, shared
+        self._source, self._where, self._names, self._shared = source, where, names, shared
 
     def columns(self) -> list[Sequence[Any]]:
         """The values of each feature."""
-        given, names, (what, *_) = self._given, self._names, self._where
-        if is_frame(given):
+        source, names, (what, *_) = self._source, self._names, self._where
+        if is_frame(source):
             return self._frame_columns()
-        rows = list(given.values()) if isinstance(given, Mapping) else given
+        rows = list(source.values()) if isinstance(source, Mapping) else source
         if not isinstance(rows, list | tuple) or not rows:
             kind = "none" if isinstance(rows, list | tuple) else kind_of(rows)
             raise InvalidInput(f"{what} must be a list of rows, {{name: row}} or a data frame, got {kind}")
@@ -597,14 +597,14 @@ class _Rows:
         return list(zip(*(self._listed(row, index) for index, row in enumerate(rows)), strict=True))
 
     def _frame_columns(self) -> list[Sequence[Any]]:
-        given, names, (what, *_) = self._given, self._names, self._where
-        have = list(given.columns)
+        source, names, (what, *_) = self._source, self._names, self._where
+        have = list(source.columns)
         for name in names:
             if name not in have:
                 raise InvalidInput(f"{what} must have every feature, got no column {name}")
             once = have.count(name) == 1
             require(once, what, "must have each feature once", f"{have.count(name)} columns {name}")
-        columns = [given[name].to_list() for name in names]
+        columns = [source[name].to_list() for name in names]
         require(bool(columns[0]), what, "must be at least one", 0)
         return columns
 
@@ -613,7 +613,7 @@ class _Rows:
         what, *part = self._where
         if what == "context":
             return place(what, *keys)
-        key = list(self._given)[index] if isinstance(self._given, Mapping) else index
+        key = list(self._source)[index] if isinstance(self._source, Mapping) else index
         return place(what, key, *part, *keys)
 
     def _listed(self, row: Any, index: int) -> Sequence[Any]:
@@ -657,7 +657,7 @@ class _Rows:
         """The error of a value that breaks the rule of this feature."""
         index = 0 if self._where[0] == "context" else odd.row
         key: object = name
-        if isinstance(self._given, list | tuple) and isinstance(self._given[index], list | tuple):
+        if isinstance(self._source, list | tuple) and isinstance(self._source[index], list | tuple):
             key = self._names.index(name)
         called = "" if key == name else f" ({name})"
         return InvalidInput(f"{self._place(index, key)}{called} {odd.rule}, got {odd.kind}")
@@ -665,38 +665,40 @@ class _Rows:
 
 def _numbers(columns: Sequence[Sequence[Any]]) -> Array:
     """The columns (n, K) of numbers."""
-    found = _as_numbers(columns)
-    if found is not None:
-        return found
-    found = np.empty((len(columns), len(columns[0])))
+    numbers = _as_numbers(columns)
+    if numbers is not None:
+        return numbers
+    numbers = np.empty((len(columns), len(columns[0])))
     for row, values in enumerate(zip(*columns, strict=True)):
         for column, value in enumerate(values):
             one = _as_numbers([[value]])
             if one is None:
                 rule = f"must be a finite number of at most {LARGEST:g} in size"
                 raise _Odd(rule, column, row, value)
-            found[column, row] = one[0, 0]
-    return found
+            numbers[column, row] = one[0, 0]
+    return numbers
 
 
 def _as_numbers(columns: Sequence[Sequence[Any]]) -> Array | None:
     """The columns (n, K) as numbers; None if one is not, or if they are of types that do not go together."""
-    kinds, found = set(map(type, chain.from_iterable(columns))), None
+    kinds, numbers = set(map(type, chain.from_iterable(columns))), None
     try:
         if kinds <= {int, float}:
-            found = np.array(columns, dtype=np.float64)
+            numbers = np.array(columns, dtype=np.float64)
         elif not kinds & {bool, np.bool_, str, bytes} and np.asarray(columns).dtype.kind in "iuf":
-            found = np.asarray(columns, dtype=np.float64)
+            numbers = np.asarray(columns, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         return None
-    return found if found is not None and found.ndim == 2 and (np.abs(found) <= LARGEST).all() else None
+    return (
+        numbers if numbers is not None and numbers.ndim == 2 and (np.abs(numbers) <= LARGEST).all() else None
+    )
 
 
 def _booleans(column: Sequence[Any]) -> NDArray[Any]:
     """The codes of booleans."""
-    found = _as_booleans(column)
-    if found is not None:
-        return found
+    codes = _as_booleans(column)
+    if codes is not None:
+        return codes
     for row, value in enumerate(column):
         if _as_booleans([value]) is None:
             raise _Odd("must be true or false", 0, row, value)
@@ -705,22 +707,24 @@ def _booleans(column: Sequence[Any]) -> NDArray[Any]:
 
 def _as_booleans(column: Sequence[Any]) -> NDArray[Any] | None:
     try:
-        found = np.asarray(column)
+        values = np.asarray(column)
     except ValueError:  # lists of different lengths
         return None
-    fits = found.ndim == 1 and found.dtype.kind in "biuf" and bool(((found == 0) | (found == 1)).all())
-    return found.astype(np.intp) if fits else None
+    are_booleans = (
+        values.ndim == 1 and values.dtype.kind in "biuf" and bool(((values == 0) | (values == 1)).all())
+    )
+    return values.astype(np.intp) if are_booleans else None
 
 
 def _codes(column: Sequence[Any], table: Mapping[str, int]) -> tuple[list[int], int]:
     """The codes of a category's values, and how many of them are none of its levels."""
     if set(map(type, column)) != {str}:
         column = [_text(value, row) for row, value in enumerate(column)]
-    found = [table.get(value, -1) for value in column]
-    missing = found.count(-1)
+    codes = [table.get(value, -1) for value in column]
+    missing = codes.count(-1)
     if missing:
-        found = [table[OTHER] if code < 0 else code for code in found]
-    return found, missing
+        codes = [table[OTHER] if code < 0 else code for code in codes]
+    return codes, missing
 
 
 def _text(value: Any, row: int) -> str | None:

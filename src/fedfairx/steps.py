@@ -23,7 +23,7 @@ from fedfairx.privacy import Release
 from fedfairx.util.arrays import Array, Coordinates
 
 
-class Decided(Struct, frozen=True):
+class Decided(Struct, frozen=True, gc=False):
     """A decision was made among actions with these contexts (K, d), or actions with these coordinates (K,).
 
     names: of all actions, if they have any. `contexts` is None in a step that was read: an agent needs only
@@ -36,7 +36,7 @@ class Decided(Struct, frozen=True):
     note: DecisionNote | None = None
 
 
-class SlotsEnded(Struct, frozen=True):
+class SlotsEnded(Struct, frozen=True, gc=False):
     """Some slots of a decision got these rewards; `Ended` follows, or has them, once no slot waits.
 
     A slot without a reward was withdrawn, if `status` is "rewarded"; else it has this status too.
@@ -48,7 +48,7 @@ class SlotsEnded(Struct, frozen=True):
     person: str | int | None = None
 
 
-class Ended(Struct, frozen=True):
+class Ended(Struct, frozen=True, gc=False):
     """A decision ended. The slots that still wait got this outcome: the one slot of most decisions.
 
     slots: the last outcomes of several slots, if they came with it; `reward` is then the sum of all slots. A

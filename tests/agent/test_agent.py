@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import fedfairx as ffx
 from federation_helpers import D, contexts, private_agent, taught
-from fedfairx.agent.draws import Draws
+from fedfairx.agent.uniforms import Uniforms
 from fedfairx.core.agent_kernels import decide_by_posterior
 from fedfairx.core.estimate import REFRESH_EVERY
 from fedfairx.core.statistics import unpack
@@ -323,7 +323,7 @@ def test_an_agent_does_not_share_its_draws_with_its_caller() -> None:
 
 @given(st.integers(1, 150), st.integers(0, 2**32 - 1))
 def test_uniforms_are_taken_in_the_same_order(count: int, seed: int) -> None:
-    one, other = Draws(seed, 1), Draws(seed, 1)
+    one, other = Uniforms(seed, 1), Uniforms(seed, 1)
     taken = []
     for _ in range(count):
         taken.append(other.ahead[-1])

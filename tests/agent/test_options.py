@@ -180,16 +180,20 @@ def test_a_private_agent_needs_a_privatizer() -> None:
 def test_a_public_timetable_knows_its_rounds() -> None:
     table = timetable(EveryRound(), Plan(3, 2, 2))
     assert (table.threshold, table.most) == (0.0, 3)
-    assert [table.is_due(t, since=1, growths=(1e9,), made=0) for t in range(5)] == [False, *[True] * 3, False]
+    assert [table.is_due(t, since=1, growths=(1e9,), releases=0) for t in range(5)] == [
+        False,
+        *[True] * 3,
+        False,
+    ]
 
 
 def test_data_decide_where_a_schedule_is_not_public() -> None:
     table = timetable(Determinant(threshold=4.0, cap=2), Plan(9, 2, 2))
-    assert table.is_due(5, since=5, growths=(0.1, 0.9), made=1)
-    assert not table.is_due(5, since=5, growths=(0.1, 0.8), made=1)  # 5 · 0.8 does not exceed 4
-    assert not table.is_due(5, since=5, growths=(0.1, 0.9), made=2)
-    assert table.is_due(9, since=5, growths=(0.1, 0.9), made=1)  # the last round
-    assert not table.is_due(10, since=5, growths=(0.1, 0.9), made=1)
+    assert table.is_due(5, since=5, growths=(0.1, 0.9), releases=1)
+    assert not table.is_due(5, since=5, growths=(0.1, 0.8), releases=1)  # 5 · 0.8 does not exceed 4
+    assert not table.is_due(5, since=5, growths=(0.1, 0.9), releases=2)
+    assert table.is_due(9, since=5, growths=(0.1, 0.9), releases=1)  # the last round
+    assert not table.is_due(10, since=5, growths=(0.1, 0.9), releases=1)
 
 
 def test_a_schedule_that_is_not_public_says_what_the_data_must_pass() -> None:

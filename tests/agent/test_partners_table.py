@@ -73,7 +73,7 @@ def test_noise_of_several_partners_adds_up_in_squares() -> None:
     assert found.weights["a"] == pytest.approx(found.weights["b"])
     whole = 2.0 * release
     power = judges[1]._power(whole, np.sqrt(2.0) * sd, found.weights["a"])
-    assert found.told == pytest.approx(power * whole)
+    assert found.statistics == pytest.approx(power * whole)
     assert found.powers == pytest.approx({"a": power, "b": power})
 
 
@@ -87,7 +87,7 @@ def test_when_all_contradict_beyond_doubt_nobody_is_believed(partners: int) -> N
     judged = judge.together(others, dict.fromkeys(others, 0.0), {})
     assert all(weights.tolist() == [1.0, *[0.0] * (LEVELS - 1)] for weights in judged.weights.values())
     assert set(judged.powers.values()) == {0.0}
-    assert judged.told.tolist() == [0.0] * own.size
+    assert judged.statistics.tolist() == [0.0] * own.size
 
 
 def warned_of(seed: int, poorer: int = 0, **how: Any) -> list[bool]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import posterior_reference
-from fedfairx.agent.pooling import Known, Pool, lift, weigh
+from fedfairx.agent.pooling import Beliefs, Pool, lift, weigh
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.statistics import pack, packed_size, unpack
 from fedfairx.privacy import NonPrivate, Release, calibrate
@@ -29,7 +29,7 @@ def pool(*, private: bool = True) -> Pool:
     return Pool(BLT if private else NonPrivate(), private, Confidence(), 4.0)
 
 
-KNOWN = Known(variance=0.01, size=1.0, ridge=1.0, mean=np.zeros(D), observed=0.0)
+KNOWN = Beliefs(variance=0.01, size=1.0, ridge=1.0, mean=np.zeros(D), observed=0.0)
 RELEASES = [release(seed, number, 50 * number) for seed, number in enumerate((1, 2, 3))]
 
 

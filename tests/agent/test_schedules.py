@@ -71,13 +71,13 @@ def test_where_the_data_decide_no_release_is_made_beyond_the_last() -> None:
     """Nor before the threshold, nor after the horizon."""
     table = schedules.timetable(Determinant(threshold=6.0, cap=3), Plan(10, 2, 2))
 
-    def is_due(t: int = 5, growth: float = 3.5, made: int = 2) -> bool:
-        return table.is_due(t, since=2, growths=[0.0, growth], made=made)
+    def is_due(t: int = 5, growth: float = 3.5, releases: int = 2) -> bool:
+        return table.is_due(t, since=2, growths=[0.0, growth], releases=releases)
 
     assert is_due()
     assert is_due(t=10)
     assert not is_due(t=11)
-    assert not is_due(made=3)
+    assert not is_due(releases=3)
     assert not is_due(growth=3.0)
 
 

@@ -14,7 +14,7 @@ from scipy import stats
 from fedfairx.agent.options import Options
 from fedfairx.audit.attacks import horizon_for, upper_bound
 from fedfairx.audit.audit import ERROR_RATE, AuditReport, audit, plot
-from fedfairx.audit.subject import Check
+from fedfairx.audit.subject import CheckResult
 from fedfairx.errors import InvalidInput
 from fedfairx.privacy.accounting import mu_for
 from fedfairx.privacy.bounds import Bounds
@@ -62,9 +62,11 @@ def test_a_failure_is_said_only_when_fresh_keys_confirm_it(
     """A test that fails in the first look, or in both."""
     looks = []
 
-    def tests(_subject: object, draws: np.ndarray, *_other: object, **_named: object) -> tuple[Check, ...]:
+    def tests(
+        _subject: object, draws: np.ndarray, *_other: object, **_named: object
+    ) -> tuple[CheckResult, ...]:
         looks.append(draws)
-        return (Check("moody", 0.0, "", len(looks) > failures),)
+        return (CheckResult("moody", 0.0, "", len(looks) > failures),)
 
     monkeypatch.setattr("fedfairx.audit.audit.noise_tests", tests)
     report = _audit(4)

@@ -9,7 +9,7 @@ from scipy import stats
 from fedfairx.agent.options import Options
 from fedfairx.audit import noise_tests
 from fedfairx.audit.noise_tests import draws_alike, sample
-from fedfairx.audit.subject import AuditedConfig, Check
+from fedfairx.audit.subject import AuditedConfig, CheckResult
 from fedfairx.privacy.mechanisms.noise import KeyedNoise
 
 SUBJECT = AuditedConfig(
@@ -17,12 +17,12 @@ SUBJECT = AuditedConfig(
 )
 
 
-def _ends(check: Check) -> tuple[float, float]:
+def _ends(check: CheckResult) -> tuple[float, float]:
     low, _, high = check.allowed.partition("..")
     return float(low), float(high)
 
 
-def _run(draws: np.ndarray, error_rate: float, key: str = "k") -> dict[str, Check]:
+def _run(draws: np.ndarray, error_rate: float, key: str = "k") -> dict[str, CheckResult]:
     return {each.name: each for each in noise_tests.noise_tests(SUBJECT, draws, error_rate, key=key)}
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
-from fedfairx.core import statistics
+from fedfairx.core import agent_kernels, statistics
 from fedfairx.core.agent_kernels import (
     LARGEST,
     AgentMemory,
@@ -23,6 +24,7 @@ from fedfairx.core.agent_kernels import (
     learn_one,
 )
 from fedfairx.core.confidence import Confidence
+from fedfairx.core.marginal_likelihood import POINTS
 from fedfairx.core.merit import Exponential
 from fedfairx.core.optimism.solver import Solver
 from fedfairx.core.posterior import Prior
@@ -198,3 +200,34 @@ def test_a_slate_of_numbers_of_actions_is_that_of_their_unit_vectors(
         shown, others = (each[: weights.size].view(np.int64).tolist() for each in (work, other_work))
         assert shown == others
         assert (by_number[-weights.size * D :] == contexts[shown].ravel()).all()
+
+
+@pytest.mark.parametrize("extra", [None, [1.0, 1.0, 0.0], [0.0, 0.0, 2.0]], ids=["none", "dense", "unit"])
+def test_for_actions_without_features_less_is_compiled_to_the_same_bits(
+    extra: list[float] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums may be dense all the same, as with noise: then what was left out is compiled."""
+    asked: list[bool | None] = []
+
+    def learnt(memory: Any, own: Any, workspace: Any, grid: Any, dense: bool | None) -> Any:
+        asked.append(dense)
+        return sizes(memory, own, workspace, grid, dense)
+
+    sizes = agent_kernels._learnt_sizes
+    monkeypatch.setattr(agent_kernels, "_learnt_sizes", learnt)
+    single = AgentMemory.start(
+        D, merit=Exponential(2.0), rule="expected-merit", prior=Prior(mean=0.3), common=range(D)
+    )
+    for arm, reward in enumerate([0.9, 0.2, 0.5, 0.7]):
+        learn_arm(single.memory, D, arm % D, 0.7, reward)
+    if extra is not None:
+        learn_one(single.memory, np.array(extra), 1.0, 2.0)
+    own, before = single.statistics.copy(), single.memory.copy()
+    expected = sizes(before, own, np.empty((D, D + 1)), np.empty((POINTS, 3)), True)
+    single.learn_sizes(own)
+    assert (single.sizes.variance, single.sizes.ridge) == expected
+    assert asked == [True if extra == [1.0, 1.0, 0.0] else None]
+    single.derive()
+    derived = single.inverse.copy()
+    agent_kernels._derive(single.memory, D)
+    np.testing.assert_array_equal(derived, single.inverse)

@@ -58,7 +58,9 @@ def learnt(
     for j in common:
         state.mean[j] = start
     state.numbers[OBSERVED], state.numbers[SQUARES] = float(n), float(rewards @ rewards)
-    sizes = ml.learnt_sizes(state, floats(packed(contexts, rewards)), floats(np.empty((d, d + 1))), None)
+    sizes = ml.learnt_sizes(
+        state, floats(packed(contexts, rewards)), floats(np.empty((d, d + 1))), None, True
+    )
     variance, ridge = map(float, sizes)
     return variance, ridge
 

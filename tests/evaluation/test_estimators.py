@@ -11,10 +11,10 @@ import pytest
 from fedfairx import Logged
 from fedfairx.core.slates import exposures_of
 from fedfairx.evaluation.confidence_sequence import lower_limit
-from fedfairx.evaluation.estimators import CUT, Range, self_normalised, series_of
+from fedfairx.evaluation.estimators import CUT, RewardScale, self_normalised, series_of
 from fedfairx.fairness.decision_log import Block, gather
 
-UNIT = Range(0.0, 1.0, 1.0)
+UNIT = RewardScale(0.0, 1.0, 1.0)
 POLICY = np.array([0.7, 0.25, 0.05])
 OTHER = np.array([0.1, 0.2, 0.7])
 MEANS = np.array([0.9, 0.2, 0.6])
@@ -55,7 +55,7 @@ def test_what_remains_is_weighed_as_what_was_had_where_slots_weigh_the_same(slot
     exposure, other = np.array([0.5, 0.3, 0.2]) * slots, np.array([0.2, 0.3, 0.5]) * slots
     shown, rewards = [2, 0][:slots], [0.9, 0.4][:slots]
     block = block_of([Logged(exposure, shown, reward=rewards, slots=slots)])
-    series = series_of([block], [other[None]], Range(0.0, 1.0, 1.0))
+    series = series_of([block], [other[None]], RewardScale(0.0, 1.0, 1.0))
     weights = (other / exposure)[shown]
     assert series.value == pytest.approx(weights @ rewards)
     assert series.rest == pytest.approx(weights @ (1.0 - np.array(rewards)))
@@ -143,7 +143,7 @@ def test_slots_are_unbiased(weights: list[float], guess: float | None, gain: boo
     log, chances = slate_log(v, logged)
     block = block_of(log)
     guesses = None if guess is None else [np.full((len(log), 3), guess)]
-    scale = Range(0.0, 1.0, float(v.sum()))
+    scale = RewardScale(0.0, 1.0, float(v.sum()))
     series = series_of([block], [np.tile(other, (len(log), 1))], scale, guesses=guesses, gain=gain)
     value = float((other - (logged if gain else 0.0)) @ MEANS) / v.sum()
     assert chances @ series.value == pytest.approx(value, abs=1e-9)
@@ -160,7 +160,7 @@ def test_a_gain_is_bounded_where_many_slots_weigh_little(guess: float | None) ->
     block = block_of([Logged(shown, [0, 1, 2, 3, 4], reward=[1.0] * 5, slots=weights)])
     other = [np.repeat([0.0, 0.28], 5)[None]]
     guesses = None if guess is None else [np.repeat([guess, 0.0], 5)[None]]
-    series = series_of([block], other, Range(0.0, 1.0, 1.4), guesses=guesses, gain=True)
+    series = series_of([block], other, RewardScale(0.0, 1.0, 1.4), guesses=guesses, gain=True)
     assert series.value[0] < (-3.0 if guess else -1.0)
     assert series.value[0] >= series.least_value[0]
     assert series.rest[0] >= series.least_rest[0]

@@ -14,7 +14,7 @@ from fedfairx import Agent, Logged, Options, evaluate
 from fedfairx.core.merit import Exponential
 from fedfairx.core.slates import Slots
 from fedfairx.errors import InvalidInput
-from fedfairx.evaluation.estimators import Range
+from fedfairx.evaluation.estimators import RewardScale
 from fedfairx.evaluation.policies import Decisions, shares_of
 from fedfairx.evaluation.regression import guesses_of
 from fedfairx.fairness.credible import MANY, draws
@@ -170,7 +170,7 @@ def test_options_without_a_range_have_that_of_the_log() -> None:
 
 def decisions_of(log: list[Logged]) -> Decisions:
     found = gather(log)
-    return Decisions(found.blocks, list(found.names.numbers), Range(0.0, 1.0, 1.0))
+    return Decisions(found.blocks, list(found.names.numbers), RewardScale(0.0, 1.0, 1.0))
 
 
 @pytest.mark.parametrize("rule", ["expected-merit", "optimism"])

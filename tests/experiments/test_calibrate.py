@@ -11,7 +11,7 @@ import pytest
 
 from fedfairx.experiments import paper_data
 from fedfairx.experiments import world as environment
-from fedfairx.experiments.calibrate import Settings, Trial, calibrate, choose, distance, write
+from fedfairx.experiments.calibrate import SearchGrid, Trial, calibrate, choose, distance, write
 from fedfairx.experiments.experiment import FULL
 from fedfairx.experiments.outcomes import FAIRNESS
 from fedfairx.experiments.provenance import SCHEMA
@@ -24,7 +24,7 @@ def test_the_distance_of_the_papers_own_curve_is_zero():
 
 
 def test_the_preferred_pair_wins_where_it_is_nearly_as_good():
-    settings = Settings()
+    settings = SearchGrid()
     near = [Trial(5, 0.1, 0.4, 0.100, 1.0), Trial(10, 0.1, 0.5, 0.115, 1.0)]
     far = [Trial(5, 0.1, 0.4, 0.100, 1.0), Trial(10, 0.1, 0.5, 0.215, 1.0)]
     assert choose(near, settings).arms == 10
@@ -33,7 +33,7 @@ def test_the_preferred_pair_wins_where_it_is_nearly_as_good():
 
 @pytest.mark.long
 def test_a_small_calibration(tmp_path: Path):
-    settings = Settings(arms=(5,), noise_sds=(0.1,), horizon=2_000, agents=2, scale_tolerance=0.5)
+    settings = SearchGrid(arms=(5,), noise_sds=(0.1,), horizon=2_000, agents=2, scale_tolerance=0.5)
     with ThreadPoolExecutor(1) as pool:
         found = calibrate(settings, executor=pool)
     assert 0.1 <= found["result"]["scale"] <= 1.0

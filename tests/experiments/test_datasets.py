@@ -14,7 +14,7 @@ from fedfairx.experiments import Size, datasets
 from fedfairx.experiments.datasets import flights, missing, pupil_grades, route_days, star
 from fedfairx.experiments.registry import choose
 from fedfairx.experiments.reproduce import reproduce
-from fedfairx.experiments.sweep.progress import Progress
+from fedfairx.experiments.sweep.progress import SweepProgress
 
 TINY = Size(horizon=20, seeds=1)
 
@@ -106,7 +106,7 @@ def test_what_to_install_is_said():
         star()
 
 
-class Listening(Progress):
+class Listening(SweepProgress):
     """Keeps what is said."""
 
     def __init__(self) -> None:

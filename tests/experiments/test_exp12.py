@@ -19,7 +19,7 @@ from fedfairx.experiments.suite.exp12_secure import (
     SHORT,
     STRICT_SECURE,
     TOGETHER,
-    Setting,
+    Place,
     apart,
     by_epsilon,
     by_members,
@@ -37,7 +37,7 @@ def test_the_whole_grid_is_run_when_ten_seeds_are_asked_for() -> None:
         for members, numbers in MEMBERS.items():
             for colluding in numbers:
                 for epsilon in EPSILONS:
-                    each = Setting(horizon, members=members, epsilon=epsilon, colluding=colluding)
+                    each = Place(horizon, members=members, epsilon=epsilon, colluding=colluding)
                     assert {each.key(how) for how in (ALONE, TOGETHER, *HOWS)} <= set(found)
                     options = found[each.key(BEST)].options
                     assert (options["epsilon"], options["delta"]) == (epsilon, 1e-6)
@@ -92,11 +92,11 @@ GOOD = {BEST: 0.5, STRICT_SECURE: 0.6}
     ("changes", "broken"),
     [
         ({}, None),
-        ({Setting(SHORT).key(BEST): 0.71}, 0),
-        ({Setting(LONG).key(BEST): 0.56}, 1),
-        ({Setting(LONG).key(STRICT_SECURE): 0.76}, 2),
-        ({Setting(SHORT, epsilon=0.5).key(BEST): 1.03}, 3),
-        ({Setting(SHORT, members=3, colluding=1).key(BEST): 1.03}, 3),
+        ({Place(SHORT).key(BEST): 0.71}, 0),
+        ({Place(LONG).key(BEST): 0.56}, 1),
+        ({Place(LONG).key(STRICT_SECURE): 0.76}, 2),
+        ({Place(SHORT, epsilon=0.5).key(BEST): 1.03}, 3),
+        ({Place(SHORT, members=3, colluding=1).key(BEST): 1.03}, 3),
         ({apart(FULL)[0].key(BEST): 1.11}, 4),
     ],
 )
@@ -119,4 +119,4 @@ def test_its_tables_have_every_place() -> None:
     ]
     assert [row[0] for row in distances.rows] == ["0.1", "0.3", "1"]
     assert "exp12 --seeds 10" in scores.notes[0]
-    assert set(settings(FULL)) >= {replace(Setting(SHORT), epsilon=epsilon) for epsilon in EPSILONS}
+    assert set(settings(FULL)) >= {replace(Place(SHORT), epsilon=epsilon) for epsilon in EPSILONS}

@@ -15,7 +15,7 @@ from fedfairx.experiments.experiment import PAPER
 from fedfairx.experiments.report.figures import canvas
 from fedfairx.experiments.report.page import Section
 from fedfairx.experiments.reproduce import reproduce
-from fedfairx.experiments.sections import Ahead, Part
+from fedfairx.experiments.sections import Ahead, DrawnSection
 from fedfairx.experiments.sweep.job_order import Job
 from fedfairx.experiments.sweep.jobs import SweepInterruptedError
 from fedfairx.experiments.sweep.progress import Quiet
@@ -128,9 +128,9 @@ def test_whoever_interrupts_a_drawing_interrupts_the_sweep_and_can_go_on(tmp_pat
 def test_all_jobs_that_an_experiment_wants_must_be_stored() -> None:
     drawn: list[str] = []
 
-    def part(name: str) -> Part:
+    def part(name: str) -> DrawnSection:
         drawn.append(name)
-        return Part({}, Section(experiment(name, 30), Scores(), ()))
+        return DrawnSection({}, Section(experiment(name, 30), Scores(), ()))
 
     def job(key: str, seed: int, *names: str) -> Job:
         return Job(Run(key, small_run().scenario, "b0"), (seed,), names)

@@ -7,7 +7,7 @@ import pytest
 
 from fedfairx.core.merit import Affine, Custom, Exponential, Logistic, Merit, Power
 from fedfairx.core.merit_kernels import log_merit_values
-from fedfairx.fairness.confidence_region import Region, region
+from fedfairx.fairness.confidence_region import Ellipsoid, region
 from fedfairx.fairness.decision_log import Block
 from fedfairx.fairness.entitlement import _merit_range, entitled, entitled_units
 from fedfairx.fairness.totals import Sets, Tally
@@ -24,14 +24,14 @@ MERITS: list[Merit] = [
 ]
 
 
-def learnt(records: int, dimension: int, seed: int) -> Region:
+def learnt(records: int, dimension: int, seed: int) -> Ellipsoid:
     rng = np.random.default_rng(seed)
     contexts = rng.random((records, dimension)) / np.sqrt(dimension)
     rewards = contexts @ np.linspace(0.2, 0.9, dimension) + rng.normal(0, 0.1, records)
     return region(contexts.T @ contexts, contexts.T @ rewards, noise_sd=0.1, error=0.05)
 
 
-def tallied(found: Region, merit: Merit, contexts: np.ndarray, codes: np.ndarray) -> Tally:
+def tallied(found: Ellipsoid, merit: Merit, contexts: np.ndarray, codes: np.ndarray) -> Tally:
     n, arms, dimension = contexts.shape
     first, one = np.zeros((n, 1), dtype=np.int64), np.ones((n, 1))
     policy = np.full((n, arms), 1 / arms)
@@ -55,7 +55,7 @@ def tallied(found: Region, merit: Merit, contexts: np.ndarray, codes: np.ndarray
     return tally
 
 
-def shares_over(found: Region, merit: Merit, contexts: np.ndarray) -> np.ndarray:
+def shares_over(found: Ellipsoid, merit: Merit, contexts: np.ndarray) -> np.ndarray:
     """Shares of all actions in all rounds at many θ of the region, most of them on its surface."""
     rng = np.random.default_rng(5)
     directions = rng.normal(size=(800, found.centre.size))
@@ -134,7 +134,7 @@ def test_what_the_linear_bound_leaves_out_is_bounded_for_rare_actions_too(
     Where merit is steep a rare action may be far less rare elsewhere in the region.
     """
     steepness, centre, root = 10.0, np.array([0.0, -1.0]), np.array([1e-9, 1.0])
-    found = Region(centre, root if units else np.diag(root), half_width)
+    found = Ellipsoid(centre, root if units else np.diag(root), half_width)
     if units:
         bounds = entitled_units(found, Exponential(steepness), np.array([[0, 1]]), None, None)
     else:

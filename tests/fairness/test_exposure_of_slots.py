@@ -17,7 +17,7 @@ from fedfairx.core.merit_kernels import log_merit_values
 from fedfairx.core.slates import exposures_of
 from fedfairx.errors import InvalidInput
 from fedfairx.fairness import Logged, entitlement
-from fedfairx.fairness.confidence_region import Region, region
+from fedfairx.fairness.confidence_region import Ellipsoid, region
 from fedfairx.fairness.confidence_sequences import log_mixture, share_interval
 from fedfairx.fairness.decision_log import Block, gather
 from fedfairx.fairness.draw_test import DrawsSoFar
@@ -109,14 +109,14 @@ def test_many_actions_are_bounded_at_once_and_closely() -> None:
         assert (high[:, a] - low[:, a] <= 1.05 * 4.0 * 0.01 * rest).all()
 
 
-def learnt(records: int, seed: int) -> Region:
+def learnt(records: int, seed: int) -> Ellipsoid:
     rng = np.random.default_rng(seed)
     contexts = rng.random((records, 3)) / np.sqrt(3)
     rewards = contexts @ THETA + rng.normal(0, 0.1, records)
     return region(contexts.T @ contexts, contexts.T @ rewards, noise_sd=0.1, error=0.05)
 
 
-def tallied(found: Region, merit: Merit, contexts: np.ndarray, codes: np.ndarray, weights: Any) -> Tally:
+def tallied(found: Ellipsoid, merit: Merit, contexts: np.ndarray, codes: np.ndarray, weights: Any) -> Tally:
     n, arms, dimension = contexts.shape
     v = np.tile(np.array(weights), (n, 1))
     rows = np.tile(np.arange(v.shape[1]), (n, 1))

@@ -13,7 +13,7 @@ from fedfairx.core.merit import Exponential
 from fedfairx.core.posterior import Posterior
 from fedfairx.core.statistics import pack
 from fedfairx.fairness import Logged
-from fedfairx.fairness.likely import ABOVE, BELOW, IN_LINE, UNKNOWN, Given, probabilities, verdict
+from fedfairx.fairness.likely import ABOVE, BELOW, IN_LINE, UNKNOWN, SharesSoFar, probabilities, verdict
 from worlds import by_chance
 
 MERIT = Exponential(4.0)
@@ -231,12 +231,12 @@ def test_given_is_the_policy_of_what_was_drawn_and_what_was_shown_otherwise() ->
     a = 0.7 + 0.5 + 0.7 + (0.7 - 0.5)
     b = 0.5 + 0.0 + (1.0 - 1.0 + 0.5) + 0.5
     c = 0.3 + 1.0 + (0.3 - 0.5) + (0.3 - 1.0)
-    assert actions.given == pytest.approx([a, b, c])
-    assert groups.given == pytest.approx([a + b])
+    assert actions.without_luck == pytest.approx([a, b, c])
+    assert groups.without_luck == pytest.approx([a + b])
     assert actions.luck == pytest.approx([0.5 + 0.7 + 0.7, 0.5 + 0.5, 1.0 + 0.3 + 0.3])
     assert actions.free.tolist() == [3, 3, 3]
     assert (actions.first.tolist(), actions.last.tolist()) == ([0, 0, 0], [3, 3, 3])
-    whole = Given.of(actions)
+    whole = SharesSoFar.of(actions)
     assert whole.error == pytest.approx(np.sqrt(actions.luck + 1.0) / actions.weight)
 
 
@@ -245,7 +245,7 @@ def test_the_words_of_probabilities() -> None:
     assert verdict(0.0, 0.0, 0.95) == ABOVE
     assert verdict(0.02, 0.95, 0.02) == IN_LINE
     assert verdict(0.94, 0.05, 0.0) == UNKNOWN
-    shares = Given(np.array([0.5]), np.array([0.5]), np.array([0.0]))
+    shares = SharesSoFar(np.array([0.5]), np.array([0.5]), np.array([0.0]))
     for agree, words in ((190, BELOW), (189, UNKNOWN)):  # of 199
         due = np.where(np.arange(199) < agree, 0.9, 0.5)[None]
         found = [float(each[0]) for each in probabilities(shares, due, 0.2)]
@@ -268,6 +268,28 @@ def test_who_left_is_marked() -> None:
     for count, gone in ((20, False), (21, True), (150, True)):
         rows = {row.name: row.left for row in ffx.exposure(log[: 10 + count]).actions}
         assert rows == {"a": False, "gone": gone, "seldom": False}, count
+
+
+def test_the_summary_says_who_of_the_unfairly_treated_has_left() -> None:
+    """In each period one gets 0.9 instead of its fair share, and the next period has other actions."""
+
+    def told(*periods: list[str]) -> str:
+        log = []
+        for names in periods:
+            others = len(names) - 1
+            policy = [0.9, *[0.1 / others] * others] if others else [1.0]
+            rows = np.ones((len(names), 1))  # all are alike
+            log += [Logged(policy, 0, rows, names, reward=0.0) for _ in range(40)]
+        return ffx.exposure(log, merit=MERIT, posterior=(np.zeros(1), np.eye(1))).summary()
+
+    assert told(["a", "b"]) == "Of 2 actions, 1 is likely below and 1 is likely above."
+    gone, both = "1 is likely below (it has left)", "2 are likely below (all have left)"
+    assert told(["a", "b"], ["a"]) == f"Of 2 actions, {gone} and 1 is likely above."
+    assert f"3 actions, {both}" in told(["a", "b", "c"], ["a"])
+    some = told(["a", "b"], ["c", "d"])
+    assert some.endswith(
+        "2 are likely below (1 of them has left) and 2 are likely above (1 of them has left)."
+    )
 
 
 def test_the_summary_counts_everybody() -> None:

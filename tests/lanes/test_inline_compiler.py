@@ -13,7 +13,7 @@ from fedfairx.lanes import decorators as compiling
 
 LEVELS = """
 from fedfairx.lanes.decorators import compiled, stage
-from fedfairx.lanes.inline_compiler import Library
+from fedfairx.lanes.inline_compiler import Intermediate
 
 @stage
 def square(x):
@@ -30,11 +30,34 @@ def called(x, y):
 print(called(3.0, 4.0), called(3, 4))
 for inner in (square, sum_of_squares):
     for made in inner.inside.overloads.values():
-        assert isinstance(made.library, Library)
+        assert isinstance(made.library, Intermediate)
         assert not made.library.codegen._engine.is_symbol_defined(made.fndesc.llvm_cpython_wrapper_name)
 print(sum_of_squares(1.0, 2.0))
 """
 
+# `left_out` is reached by a branch that LLVM removes, and `smaller` is also called by what is compiled.
+LEFT_OUT = """
+from fedfairx.lanes.decorators import compiled, stage
+
+@stage
+def left_out(x):
+    return min(x, 1.0)
+
+@stage
+def smaller(x):
+    return min(x, 2.0)
+
+@stage
+def inner(x):
+    return smaller(x)
+
+@compiled
+def called(x):
+    y = inner(x)
+    return left_out(y) if len((x, y)) > 2 else y
+
+print(called(3.0))
+"""
 
 # Too large for the compiler to take in by itself where it is called more than once.
 LENGTHY = "\n".join(f"    x = sqrt(x * x + {i}.0) + x / (x + {i}.5)" for i in range(60))
@@ -77,6 +100,18 @@ def test_a_body_is_part_of_its_caller_and_what_it_calls_need_not_be(tmp_path: Pa
         [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False
     )
     assert done.stdout.split() == ["True", "False", "False"], done.stderr
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not compiling.COMPILING, reason="nothing is compiled under NUMBA_DISABLE_JIT=1")
+def test_what_a_removed_branch_calls_is_still_there_for_others(tmp_path: Path) -> None:
+    script = tmp_path / "left_out.py"
+    script.write_text(LEFT_OUT)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["2.0"], done.stderr
 
 
 @pytest.mark.process

@@ -60,12 +60,12 @@ def test_a_single_release_can_be_shared_by_members(mechanism: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"epsilon": 0.0}, "epsilon must be > 0"),
-        ({"delta": 1.0}, "delta must be in"),
-        ({"releases": 0}, "releases must be >= 1"),
+        ({"epsilon": 0.0}, "epsilon must be a finite number > 0"),
+        ({"delta": 1.0}, "delta must be a finite number > 0 and < 1"),
+        ({"releases": 0}, "releases must be a whole number >= 1"),
         ({"mechanism": "nothing"}, "mechanism must be one of"),
         ({"decide_from": "guesses"}, "decide_from must be one of"),
-        ({"person_records": 0}, "person_records must be >= 1"),
+        ({"person_records": 0}, "person_records must be a whole number >= 1"),
     ],
 )
 def test_what_no_budget_can_have_is_refused(changes: dict[str, Any], text: str) -> None:

@@ -205,3 +205,26 @@ def test_young_decisions_are_not_tested(tmp_path: Path, clock: Clock) -> None:
         clock.now = BEGIN + 60.0 * 40  # as if half of them had not been made
         assert reader(agent).update().tested == arrivals.BATCH
         assert reader(agent, most=20).update().tested == 0  # the others are too many for it
+
+
+def test_counts_are_there_while_decisions_are_tested(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals, "EVERY", 1)
+    with log_of(tmp_path, {"a": 1.0, "b": 1.0}, np.random.default_rng(0), 3 * arrivals.BATCH) as agent:
+        clock.now = BEGIN + 1e6
+        found, seen = reader(agent), []
+        assert (found.table.read, found.table.why) == (False, arrivals.COUNTING)
+        add = arrivals.MissingTest.add
+
+        def watched(test: arrivals.MissingTest, log: Any) -> None:
+            seen.append(found.table)
+            add(test, log)
+
+        monkeypatch.setattr(arrivals.MissingTest, "add", watched)
+        whole = found.update()
+        assert [table.tested for table in seen] == [0, arrivals.BATCH, 2 * arrivals.BATCH]
+        assert {(table.read, table.why) for table in seen[1:]} == {(False, arrivals.TESTING)}
+        assert seen[1].actions == whole.actions
+        assert (whole.read, whole.why, whole.tested) == (True, "", 3 * arrivals.BATCH)
+        assert found.table is whole

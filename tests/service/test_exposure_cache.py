@@ -19,6 +19,7 @@ import fedfairx as ffx
 from fedfairx.agent.agent import Agent
 from fedfairx.core.statistics import unpack
 from fedfairx.errors import StorageUnavailable
+from fedfairx.federation.roster.terms import Terms
 from fedfairx.privacy import Budget
 from fedfairx.service import exposure_cache as exposing
 from fedfairx.service.app import make_app
@@ -26,7 +27,7 @@ from fedfairx.service.counters import DecisionCounters
 from fedfairx.service.factory import open_service
 from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.settings import place_of
-from fedfairx.storage.queries import by_time, first_time, last_of, latest, number_at
+from fedfairx.storage.queries import any_made, by_time, first_time, last_of, latest, number_at
 from in_process_client import InProcessClient
 from service_helpers import ACTIONS, asking, decide, settings_for
 
@@ -268,6 +269,11 @@ def test_a_window_counts_what_was_made_in_it(place: str, monkeypatch: pytest.Mon
 def test_the_noise_of_rewards_is_half_of_their_range() -> None:
     assert exposing._half_range(ffx.Agent(2)) == 0.5
     assert exposing._half_range(ffx.Agent(2, reward_range=(1.0, 5.0))) == 2.0
+    for stated, half in (({}, 0.5), ({"reward_range": (1.0, 5.0)}, 2.0)):  # of a federation
+        terms = Terms(dimension=2, agents=2, horizon=10, algorithm="fed-fairx-bayes", **stated)
+        member = terms.agent("org1", seed=0)
+        assert member.options.reward_range is not None
+        assert exposing._half_range(member) == half
 
 
 def test_each_window_has_a_table_of_its_own(tmp_path: Path) -> None:
@@ -374,6 +380,8 @@ def test_glances(place: str) -> None:
         assert number_at(journal, time.time() + 100) == end
         assert last_of(journal, 3, first=0, end=end) == every[-3]
         assert last_of(journal, 100, first=0, end=end) == 0
+        assert any_made(journal, first=every[3], end=every[3] + 1)
+        assert not any_made(journal, first=every[3] + 1, end=every[4])
         made, rewards = by_time(journal, since=before, width=3_600.0, count=2)
         assert (sum(made), sum(rewards)) == (13, 12)
 
@@ -499,3 +507,88 @@ def test_a_table_that_takes_long_is_the_last_one_until_then(
             return found
 
         assert asyncio.run(seen()) == [1, 1, 0, 2]
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> dict[bool, threading.Event]:
+    """Tables of few decisions and of all, each of which is computed once its event is set."""
+    monkeypatch.setattr(exposing, "PATIENCE", 0.05)
+    monkeypatch.setattr(exposing, "FEW", (3, 1 << 19))
+    make, events = exposing.ExposureCache._make, {True: threading.Event(), False: threading.Event()}
+
+    def slowly(self: exposing.ExposureCache, *asked: Any) -> exposing.ExposureSnapshot:
+        assert events[asked[-1]].wait(30)
+        return make(self, *asked)
+
+    monkeypatch.setattr(exposing.ExposureCache, "_make", slowly)
+    return events
+
+
+def test_nobody_waits_for_the_first_table(place: str, slow: dict[bool, threading.Event]) -> None:
+    """Until it is there, pages have that of the latest decisions, and before that none."""
+    with Agent.open(place, dimension=2) as agent:
+        for _ in range(8):
+            agent.decide(np.eye(2))
+        cache = exposing.ExposureCache(agent, settings_for(place, dimension=2))
+
+        async def seen() -> list[Any]:
+            found: list[Any] = [await cache.glance(exact=True)]
+            slow[True].set()
+            while (looked := await cache.glance(exact=True)) is None:
+                pass
+            found.append((looked.table.decisions, looked.partial, looked.bounded))
+            waiting = asyncio.create_task(cache.look(exact=True))  # which is of all, always
+            done, _ = await asyncio.wait([waiting], timeout=0.1)
+            again = await cache.glance(exact=True)
+            assert again is not None
+            found += [len(done), again.table.decisions]
+            slow[False].set()
+            whole = await waiting
+            assert await cache.glance(exact=True) is whole
+            found.append((whole.table.decisions, whole.partial))
+            return found
+
+        assert asyncio.run(seen()) == [None, (3, True, False), 0, 3, (8, False)]
+
+
+@pytest.mark.parametrize(("decisions", "arms", "count"), [(3, 2, 3), (4, 2, 3), (4, 4, 2), (4, 9, 1)])
+def test_a_first_table_is_of_few_shares(
+    place: str, monkeypatch: pytest.MonkeyPatch, decisions: int, arms: int, count: int
+) -> None:
+    """Where nothing is left out, it is the table; steps that are no decisions do not count."""
+    monkeypatch.setattr(exposing, "FEW", (3, 8))
+    with Agent.open(place, dimension=arms) as agent:
+        agent.learn(np.eye(arms), np.zeros(arms))
+        for _ in range(decisions):
+            agent.decide(np.eye(arms))
+        looked = exposing.ExposureCache(agent, settings_for(place, dimension=arms))._make(
+            None, None, True, True
+        )
+        assert (looked.table.decisions, looked.partial) == (count, count < decisions)
+
+
+def test_a_short_log_has_one_table(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, real = [], exposing.exposure
+    monkeypatch.setattr(exposing, "exposure", lambda *args, **more: made.append(1) or real(*args, **more))
+    with Agent.open(place, dimension=2) as agent:
+        agent.decide(np.eye(2))
+        cache = exposing.ExposureCache(agent, settings_for(place, dimension=2))
+
+        async def seen() -> list[int]:
+            return [
+                (await read(exact=True)).table.decisions for read in (cache.glance, cache.look, cache.glance)
+            ]
+
+        assert asyncio.run(seen()) == [1, 1, 1]
+        assert len(made) == 1
+
+
+def test_an_error_of_a_first_table_is_not_hidden(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise StorageUnavailable("gone")
+
+    with Agent.open(place, dimension=2) as agent:
+        cache = exposing.ExposureCache(agent, settings_for(place, dimension=2))
+        monkeypatch.setattr(cache, "_make", fails)
+        with pytest.raises(StorageUnavailable):
+            asyncio.run(cache.glance(exact=True))

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import math
+import os
+import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fedfairx.errors import InvalidInput, StorageUnavailable
+from fedfairx.errors import InvalidInput, StorageUnavailable, TransportUnavailable
+from fedfairx.federation.roster.rounds import Rounds
 from fedfairx.service import agents as agents_module
-from fedfairx.service import auth
+from fedfairx.service import auth, federation
 from fedfairx.service import service as service_module
 from fedfairx.service.app import make_app
 from fedfairx.service.factory import open_service
+from fedfairx.service.metrics import over_processes
 from fedfairx.service.settings import load
+from fedfairx.storage import leases
 from fedfairx.storage import postgres as postgres_module
 from fedfairx.storage.api_keys import open_keys
 from in_process_client import InProcessClient
-from service_helpers import CONTEXTS, until
+from member_service import founded, member_of, rounds, sync
+from service_helpers import CONTEXTS, metrics_of, until
 
 BODY = {"contexts": CONTEXTS}
 SHOP: dict[str, Any] = {"dimension": 3}
@@ -78,6 +87,24 @@ def test_decisions_and_rewards_go_to_any_of_them(address: str) -> None:
             assert asked(client.get("/v1/model"), 200)["observed"] == 9
         models = [client.get("/v1/model").json() for client in clients]
         assert models[0] == models[1] == models[2]
+
+
+def test_requests_join_a_group_that_waits_for_the_write_lock(postgres: Any, address: str) -> None:
+    """The one that is refused among them, too, gets its own answer."""
+    bodies = [BODY, BODY | {"contexts": CONTEXTS[:2]}, {"actions": ["nobody"]}, BODY]
+    queue = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    with replicas(address, dimension=3) as (one, two), ThreadPoolExecutor(len(bodies)) as pool:
+        service = two.app_service  # type: ignore[attr-defined]
+        groups = service.metrics.groups
+        with one.app_service.log.transaction:  # type: ignore[attr-defined]
+            waiting = [pool.submit(two.post, "/v1/decisions", json=bodies[0])]
+            until(lambda: postgres.ask(queue))
+            waiting += [pool.submit(two.post, "/v1/decisions", json=body) for body in bodies[1:]]
+            until(lambda: service.write_queue.waiting == 2)  # the wrong one is refused before
+        answers = [each.result().status_code for each in waiting]
+        assert answers == [201, 201, 422, 201]
+        assert service.metrics.groups == groups + 1
+        assert service.default.agent.pending == 3
 
 
 def test_a_decision_can_be_read_at_once_from_another(address: str) -> None:
@@ -235,6 +262,10 @@ def test_those_that_start_at_once_make_one_agent(address: str, monkeypatch: pyte
 # --- keys and sessions ------------------------------------------------------------------------------------
 
 
+def test_a_look_at_what_others_do_leaves_time_within_a_second() -> None:
+    assert max(service_module.TICK, auth.REMEMBERED) <= 0.5
+
+
 def test_keys_and_sessions_are_those_of_all(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auth, "REMEMBERED", 0.05)
     monkeypatch.setattr(postgres_module, "_WAITS", ())
@@ -267,6 +298,44 @@ def test_keys_and_sessions_are_those_of_all(address: str, monkeypatch: pytest.Mo
             until(lambda: client.get("/v1/model", headers=headers).status_code == 401)  # noqa: B023
 
 
+# --- metrics ----------------------------------------------------------------------------------------------
+
+
+def numbers_of(client: Any) -> dict[str, float]:
+    """All metrics, by name and labels."""
+    text = client.get("/metrics").text
+    return {name: float(number) for name, number in re.findall(r"^fedfairx_(\S+) (\S+)$", text, re.MULTILINE)}
+
+
+def test_metrics_are_summed_or_the_same_everywhere(address: str) -> None:
+    """As `over_processes` says, which the reference shows."""
+    with replicas(address, dimension=3, control_share=0.3) as (one, two):
+        for client, decisions in ((one, 5), (two, 3)):
+            for number in range(decisions):
+                made = asked(client.post("/v1/decisions", json=BODY | {"baseline": 0}), 201)
+                if number:
+                    where = f"/v1/decisions/{made['decision_id']}/reward"
+                    asked(two.put(where, json={"reward": 0.5}), 204)
+        catch_up(one)
+        catch_up(two)
+        both = numbers_of(one), numbers_of(two)
+    for name in both[0].keys() & both[1].keys():
+        over = over_processes(re.split("_bucket|_sum|_count|{", name)[0])
+        if over == "max" and not name.startswith(("database_bytes", "oldest_pending")):  # they grow
+            assert both[0][name] == both[1][name], name
+    made = [sum(each[name] for name in each if name.startswith("decisions_total")) for each in both]
+    assert made == [5, 3]
+    assert [each['rewards_total{agent="agent"}'] for each in both] == [0, 6]
+    assert [each['requests_total{operation="decide",status="201"}'] for each in both] == [5, 3]
+    for each in both:
+        assert each['pending{agent="agent"}'] == 2
+        assert each['observed{agent="agent"}'] == 6
+        (info,) = (name for name in each if name.startswith("process_info"))
+        assert f'process="{os.getpid()}"' in info
+        assert 'replica="yes"' in info
+        assert each[info] == 1
+
+
 # --- who may be one ---------------------------------------------------------------------------------------
 
 
@@ -288,14 +357,7 @@ def test_a_replica_and_a_service_alone_refuse_each_other(
     ("given", "said"),
     [
         ({"data": "here", "dimension": 3}, "database must be given for a replica"),
-        (
-            {"database": "postgresql:///x", "dimension": 3, "epsilon": 1.0},
-            "epsilon must be left out for a replica",
-        ),
-        (
-            {"database": "postgresql:///x", "federations": "here"},
-            "federations must be left out for a replica",
-        ),
+        ({"dimension": 3}, "database must be given for a replica"),
     ],
 )
 def test_what_is_for_one_process_is_refused(given: dict[str, Any], said: str) -> None:
@@ -303,9 +365,260 @@ def test_what_is_for_one_process_is_refused(given: dict[str, Any], said: str) ->
         load({"replica": True, **given}, environment={})
 
 
-def test_a_private_agent_is_refused_when_a_request_makes_it(address: str) -> None:
-    with replicas(address, 1) as (one,):
+def test_an_engine_is_refused(address: str, tmp_path: Path) -> None:
+    """It would come to one of them, and the others would wait for it."""
+    base = founded(tmp_path / "federation", transport="engine")
+    with (
+        pytest.raises(InvalidInput, match="federation must have transport nats for a replica, got engine"),
+        replicas(address, 1, federation=str(base / "org1")),
+    ):
+        pass
+
+
+# --- private agents ---------------------------------------------------------------------------------------
+
+
+def test_a_private_agent_has_one_ledger(address: str) -> None:
+    with replicas(address) as (one, two):
         body = SHOP | {"epsilon": 1.0, "reward_range": [0, 1]}
-        answer = asked(one.put("/v1/agents/shop", json=body), 422)
-        assert "epsilon must be left out for a replica" in answer["detail"]
-        assert agents_of(one) == {}
+        asked(one.put("/v1/agents/shop", json=body), 200)
+        catch_up(two)
+        for client in (one, two, one):
+            made = asked(client.post("/v1/agents/shop/decisions", json=BODY), 201)
+            where = f"/v1/agents/shop/decisions/{made['decision_id']}/reward"
+            asked(two.put(where, json={"reward": 1.0}), 204)
+        catch_up(one)
+        agents = [client.app_service.agents.open["shop"].agent for client in (one, two)]  # type: ignore[attr-defined]
+        assert agents[0].state() == agents[1].state()
+        assert [agent.privatizer.waiting for agent in agents] == [3, 3]
+        assert "shop" in one.get("/agents/shop/privacy").text
+
+
+# --- duties -----------------------------------------------------------------------------------------------
+
+
+def holders(clients: list[Any]) -> list[Any]:
+    """Those that have the duties of their default agent."""
+    return [client for client in clients if client.app_service.default.has_duty]
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_module, "TICK", 0.05)
+    monkeypatch.setattr(leases, "SECONDS", 2)
+
+
+@pytest.mark.usefixtures("soon")
+def test_one_of_them_expires_decisions_until_it_stops(address: str) -> None:
+    with ExitStack() as first:
+        (one,) = first.enter_context(replicas(address, 1, dimension=3, window=0.2))
+        until(lambda: holders([one]) == [one])
+        with replicas(f"{address}&connect_timeout=9", 1, dimension=3, window=0.2) as (two,):
+            for client in (one, two):
+                asked(client.post("/v1/decisions", json=BODY), 201)
+            until(lambda: asked(two.get("/v1/model"), 200)["pending"] == 0)
+            assert not holders([two])
+            status = asked(two.get("/v1/status"), 200)
+            assert status["process"].startswith("process ")
+            assert list(status["duties"]) == ["agent"]
+            assert "Duties of agent" in two.get("/").text
+            first.close()
+            until(lambda: holders([two]) == [two], seconds=1.0)  # at once: the duty was given up
+            asked(two.post("/v1/decisions", json=BODY), 201)
+            until(lambda: asked(two.get("/v1/model"), 200)["pending"] == 0)
+
+
+@pytest.mark.usefixtures("soon")
+def test_two_that_have_a_duty_do_what_is_due_once(address: str) -> None:
+    """As after one was stopped: each takes itself for the only one."""
+    with replicas(address, 2, dimension=3, window=0.2, default_reward=0.5, keep="1s") as clients:
+        for client in clients:
+            client.app_service.leases.has = lambda _: True  # type: ignore[attr-defined]
+        for number in range(6):
+            asked(clients[number % 2].post("/v1/decisions", json=BODY), 201)
+        for client in clients:
+            until(lambda: asked(client.get("/v1/model"), 200)["observed"] == 6)  # noqa: B023
+        journal = clients[0].app_service.default.journal  # type: ignore[attr-defined]
+        assert journal.counts()["expired"] == 6
+        services = [client.app_service for client in clients]  # type: ignore[attr-defined]
+        until(lambda: journal.amendments().dropped.dropped >= 6)
+        for client in clients:
+            catch_up(client)
+        assert services[0].default.agent.state() == services[1].default.agent.state()
+        services[0].default.agent.verify()
+
+
+@pytest.mark.usefixtures("soon")
+def test_one_of_them_exchanges_with_peers(address: str, tmp_path: Path) -> None:
+    base = founded(tmp_path / "federation")
+    given = {"federation": str(base / "org1")}
+    with member_of(base / "org2") as peer, replicas(address, 2, **given) as clients:
+        until(lambda: len(holders(clients)) == 1)
+        (one,) = holders(clients)
+        (two,) = [client for client in clients if client is not one]
+        rounds(two, 3)  # the release is made there, and sent by the other
+        until(lambda: sync(peer)["peers"]["org1"]["records"] == 3)
+        rounds(peer, 2)
+        until(lambda: sync(two)["peers"]["org2"]["records"] == 2)  # from the log
+        assert sync(two)["process"] == sync(one)["process"] == one.app_service.leases.process  # type: ignore[attr-defined]
+        assert "exchanges with the peers" in two.get("/federation").text
+        for client in (one, two):
+            assert (sync(client)["trouble"], sync(client)["waiting"]) == (None, False)
+        one.app_service.leases.take = lambda _: None  # it is cut off, and goes on as if it had the duty
+        until(lambda: two in holders(clients))
+        assert one in holders(clients)
+        for number in range(6):
+            rounds(clients[number % 2], 1)
+            rounds(peer, 1)
+        until(lambda: sync(peer)["peers"]["org1"]["records"] == 9)
+        for client in clients:
+            until(lambda: sync(client)["peers"]["org2"]["records"] == 8)  # noqa: B023
+            assert sync(client)["trouble"] is None
+            assert not sync(client)["refusals"]
+        assert not sync(peer)["refusals"]
+        agents = [client.app_service.default.agent for client in clients]  # type: ignore[attr-defined]
+        for client in clients:
+            catch_up(client)
+        assert agents[0].state() == agents[1].state()
+        assert agents[0].privatizer.spent == 7
+        agents[0].verify()
+
+
+@pytest.mark.usefixtures("soon")
+def test_one_that_is_cut_off_from_its_peers_lets_another_exchange(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = founded(tmp_path / "federation")
+    with (
+        member_of(base / "org2") as peer,
+        replicas(address, 2, federation=str(base / "org1")) as clients,
+    ):
+        until(lambda: len(holders(clients)) == 1)
+        (one,) = holders(clients)
+        (two,) = [client for client in clients if client is not one]
+
+        def away() -> Any:
+            raise TransportUnavailable("cut off")
+
+        transport = one.app_service.default.membership.member.transport
+        with monkeypatch.context() as patched:
+            patched.setattr(transport, "latest", away)
+            until(lambda: sync(one)["trouble"] == "cut off")
+            assert "fedfairx_federation_reached 0" in metrics_of(one)
+            until(lambda: holders(clients) == [two])
+            rounds(one, 3)
+            until(lambda: sync(peer)["peers"]["org1"]["records"] == 3)
+            until(lambda: sync(one)["trouble"] is None)  # it is no longer its duty
+            assert "\nfedfairx_federation_reached " not in metrics_of(one)
+            assert "fedfairx_federation_reached 1" in metrics_of(two)
+
+
+@pytest.mark.usefixtures("soon")
+def test_secure_aggregation_is_for_the_process_with_the_vault(address: str, tmp_path: Path) -> None:
+    """It has the duty also while it is away, and the others say so."""
+    times = Rounds(begin=2_000_000_000, first=100, ratio=1, count=3)
+    names = ("org1", "org2", "org3")
+    base = founded(tmp_path / "federation", names=names, aggregation="secure", rounds=times, schedule=None)
+    given = {"federation": str(base / "org1")}
+    place = f"{address}&connect_timeout=9"
+    with replicas(address, 2, **given) as clients:
+        waits = "secure aggregation waits for the process with the vault"
+        for client in clients:
+            until(lambda: (sync(client)["trouble"] or "").startswith(waits))  # noqa: B023
+            assert sync(client)["process"] == ""
+            assert waits in client.get("/federation").text.lower()
+            assert "Secure aggregation waits" in client.get("/").text
+            assert client.app_service.default.membership is None  # type: ignore[attr-defined]
+        rounds(clients[0], 4)
+        assert not (base / "org1" / "member.vault").exists()
+        with replicas(place, 1, vault=str(tmp_path / "vaults"), **given) as (third,):
+            for client in clients:
+                until(lambda: sync(client)["process"].startswith("process "))  # noqa: B023
+                assert sync(client)["trouble"] is None
+            assert sync(third)["aggregation"]["rounds"] == 3
+            rounds(clients[1], 4)
+            catch_up(third)
+            agent = third.app_service.default.agent  # type: ignore[attr-defined]
+            assert agent.privatizer.waiting == 8
+        for client in clients:
+            until(lambda: (sync(client)["trouble"] or "").startswith(waits))  # noqa: B023
+
+
+@pytest.mark.usefixtures("soon")
+def test_the_others_learn_totals_from_the_log(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process with the vault makes the row, of the rewards of all."""
+    monkeypatch.setattr(federation, "EVERY", 0.02)
+    begin, now, names = 2_000_000_000, [2_000_000_000.0], ("org1", "org2", "org3")
+    times = Rounds(begin=begin, first=100, ratio=1, count=3)
+    base = founded(tmp_path / "federation", names=names, aggregation="secure", rounds=times, schedule=None)
+    given = {"federation": str(base / "org1")}
+    with (
+        member_of(base / "org2", clock=lambda: now[0]) as peer,
+        member_of(base / "org3", clock=lambda: now[0]),
+        replicas(f"{address}&connect_timeout=9", 1, vault=str(tmp_path / "vaults"), **given) as (one,),
+        replicas(address, 1, **given) as (two,),
+    ):
+        services = [client.app_service for client in (one, two)]  # type: ignore[attr-defined]
+        services[0].default.membership.member.clock = lambda: now[0]
+        rounds(two, 20, reward=1.0)
+        rounds(one, 5)
+        until(lambda: sync(one)["aggregation"]["epoch"] == 1)
+        now[0] += 100
+        until(lambda: sync(one)["aggregation"]["opened"] == 1)
+        until(lambda: sync(peer)["aggregation"]["records"] == 25)
+        for client in (one, two):
+            catch_up(client)
+        assert services[0].default.agent.state() == services[1].default.agent.state()
+        assert services[1].default.agent.released == 1
+        rounds(two, 7)
+        now[0] += 100
+        until(lambda: sync(peer)["aggregation"]["records"] == 32)
+        services[1].default.agent.verify()
+
+
+# --- faults -----------------------------------------------------------------------------------------------
+
+
+def test_a_lost_commit_is_said_to_be_unknown(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not that nothing was changed: the decision is there."""
+    with replicas(address, 1, dimension=3) as (one,):
+        database = one.app_service.log.database  # type: ignore[attr-defined]
+        real, headers = database.insert, {"idempotency-key": "k"}
+
+        def cut(*given: Any, **more: Any) -> None:
+            real(*given, **more)
+            database._writer.close()
+            monkeypatch.setattr(database, "insert", real)
+            raise database._unknown()
+
+        monkeypatch.setattr(database, "insert", cut)
+        answer = asked(one.post("/v1/decisions", json=BODY, headers=headers), 503)
+        assert "Whether it was stored is not known" in answer["detail"]
+        assert "changed" not in answer["detail"]
+        assert "the same Idempotency-Key" in answer["detail"]
+        until(lambda: one.post("/v1/decisions", json=BODY, headers=headers).status_code == 201)
+        assert one.app_service.default.agent.pending == 1  # type: ignore[attr-defined]
+
+
+def test_what_is_rewritten_while_one_fails_is_noticed(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads the log again, and does not catch up."""
+    with replicas(address, dimension=3) as (one, two):
+        made = asked(one.post("/v1/decisions", json=BODY), 201)["decision_id"]
+        asked(one.post("/v1/decisions", json=BODY), 201)
+        asked(two.put(f"/v1/decisions/{made}/reward", json={"reward": 1.0, "person": "p"}), 204)
+        assert asked(one.get("/v1/exposure"), 200)["decisions"] == 2
+        database = one.app_service.log.database  # type: ignore[attr-defined]
+
+        def away(*_: Any, **__: Any) -> None:
+            patched.setattr(database, "begin", away)  # from the first failure on
+            raise StorageUnavailable("away")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(database, "insert", away)
+            asked(one.post("/v1/decisions", json=BODY), 503)
+            asked(two.delete("/v1/persons/p"), 200)
+        one.app_service.write_queue.failed = -math.inf  # type: ignore[attr-defined]
+        catch_up(one)
+        assert asked(one.get("/v1/exposure"), 200)["decisions"] == 1

@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 
 from fedfairx.client import Client, ServiceError
 from fedfairx.service import app, logs
-from fedfairx.service.logs import HEADER, REQUEST_ID, AgentLog, Lines, id_of, start_logging
+from fedfairx.service.logs import HEADER, REQUEST_ID, AgentLog, LineFormatter, id_of, start_logging
 from fedfairx.service.settings import load
 from service_helpers import asking, decide
 
@@ -27,7 +27,7 @@ def lines() -> Iterator[io.StringIO]:
     """What the service logs from now on, as JSON."""
     written = io.StringIO()
     handler = logging.StreamHandler(written)
-    handler.setFormatter(Lines(as_json=True))
+    handler.setFormatter(LineFormatter(as_json=True))
     logger = logging.getLogger("fedfairx.service")
     before = logger.level
     logger.addHandler(handler)
@@ -79,7 +79,7 @@ def test_an_error_is_found_by_the_id_that_its_caller_got(
     with asking(str(tmp_path / "agent.db")) as client:
 
         def fail(*_: object, **__: object) -> None:
-            raise ZeroDivisionError("with a reward of 0.25")
+            raise ZeroDivisionError("with a reward of 73519264")
 
         monkeypatch.setattr("fedfairx.service.serializers.privacy", fail)
         answer = client.get("/v1/privacy", headers={"x-request-id": "lost-1"})
@@ -88,7 +88,7 @@ def test_an_error_is_found_by_the_id_that_its_caller_got(
     (line,) = read(lines)
     assert line["request_id"] == answer.json()["request_id"] == "lost-1"
     assert line["message"].startswith("unforeseen ZeroDivisionError at ")
-    assert "0.25" not in lines.getvalue()
+    assert "73519264" not in lines.getvalue()
 
 
 def test_the_client_tells_the_id(tmp_path: Path) -> None:
@@ -102,15 +102,15 @@ def test_the_client_tells_the_id(tmp_path: Path) -> None:
 
 def test_text_and_json() -> None:
     record = logging.LogRecord("fedfairx.service", logging.WARNING, "", 1, "a %s", ("line\nof two",), None)
-    assert json.loads(Lines(as_json=True).format(record))["message"] == "a line\nof two"
-    assert "\n" not in Lines(as_json=True).format(record)
-    assert "request_id" not in Lines(as_json=True).format(record)
-    assert Lines(as_json=False).format(record).endswith("WARNING a line\nof two")
+    assert json.loads(LineFormatter(as_json=True).format(record))["message"] == "a line\nof two"
+    assert "\n" not in LineFormatter(as_json=True).format(record)
+    assert "request_id" not in LineFormatter(as_json=True).format(record)
+    assert LineFormatter(as_json=False).format(record).endswith("WARNING a line\nof two")
     token = REQUEST_ID.set("r-1")
     try:
-        assert Lines(as_json=False).format(record).endswith("of two [r-1]")
+        assert LineFormatter(as_json=False).format(record).endswith("of two [r-1]")
         vars(record).update(otelTraceID="abc", otelSpanID="def")
-        found = json.loads(Lines(as_json=True).format(record))
+        found = json.loads(LineFormatter(as_json=True).format(record))
         assert (found["request_id"], found["trace_id"], found["span_id"]) == ("r-1", "abc", "def")
     finally:
         REQUEST_ID.reset(token)
@@ -119,8 +119,8 @@ def test_text_and_json() -> None:
 def test_lines_about_an_agent_name_it(caplog: pytest.LogCaptureFixture) -> None:
     AgentLog("100 %s").warning("%s is silent", "org2")
     (record,) = caplog.records
-    assert Lines(as_json=False).format(record).endswith("WARNING agent 100 %s: org2 is silent")
-    found = json.loads(Lines(as_json=True).format(record))
+    assert LineFormatter(as_json=False).format(record).endswith("WARNING agent 100 %s: org2 is silent")
+    found = json.loads(LineFormatter(as_json=True).format(record))
     assert (found["agent"], found["logger"]) == ("100 %s", "fedfairx.service")
 
 
@@ -136,12 +136,12 @@ def test_the_format_comes_from_any_source(tmp_path: Path, monkeypatch: pytest.Mo
     start_logging(load({"log_format": "json", "log_level": "warning"}, environment={}))
     (handler,) = root.handlers
     assert root.level == logging.WARNING
-    assert isinstance(handler.formatter, Lines)
+    assert isinstance(handler.formatter, LineFormatter)
     handler.setFormatter(other := logging.Formatter("%(message)s"))  # as OpenTelemetry does before us
     start_logging(load({}, environment={}))
     assert handler.formatter is other
     start_logging(load({"log_format": "json"}, environment={}))
-    assert isinstance(handler.formatter, Lines)
+    assert isinstance(handler.formatter, LineFormatter)
     assert root.handlers == [handler]
 
 

@@ -69,7 +69,12 @@ def test_uncertainty_that_is_not_split_is_of_the_action() -> None:
 
 @pytest.mark.parametrize(
     ("share", "words"),
-    [(0.125, "about average"), (0.25, "2 times the average"), (0.15, "20 % above the average")],
+    [
+        (0.125, "about average"),
+        (0.25, "twice the average"),
+        (0.5, "4 times the average"),
+        (0.15, "20 % above the average"),
+    ],
 )
 def test_a_share_is_compared_with_the_average(share: float, words: str) -> None:
     assert f": {words}." in sentence(share=share)

@@ -1,4 +1,4 @@
-"""The storage goes away and comes back: 503 meanwhile, nothing half done, and no restart."""
+"""The storage goes away and comes back, or a backup does: 503 meanwhile, nothing half done, no restart."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from fedfairx.errors import OlderCopy
 from fedfairx.service import write_queue
 from fedfairx.storage import sqlite
 from servers import Postgres, missing
@@ -150,3 +151,24 @@ def test_after_a_failure_others_are_refused_at_once(tmp_path: Path) -> None:
             assert client.post("/v1/decisions", json={"contexts": CONTEXTS}).status_code == 503
         assert time.monotonic() - began < 1.0
         other.close()
+
+
+@pytest.mark.process
+def test_a_backup_while_it_runs_and_a_restore(tmp_path: Path) -> None:
+    """As docs/howto/run-a-service.md tells it."""
+    file, backup = tmp_path / "agent.sqlite", tmp_path / "backup.sqlite"
+    with asking(str(tmp_path / "agent.db")) as client:
+        old = decide(client)["decision_id"]
+        with sqlite3.connect(file) as copier:
+            copier.execute(f"VACUUM INTO '{backup}'")
+        late = decide(client)["decision_id"]
+    backup.replace(file)
+    for end in ("-wal", "-shm"):
+        Path(f"{file}{end}").unlink(missing_ok=True)
+    with pytest.raises(OlderCopy, match="older copy"), asking(str(tmp_path / "agent.db")):
+        pass
+    Path(f"{file}.lock").unlink()
+    with asking(str(tmp_path / "agent.db")) as client:
+        assert client.put(f"/v1/decisions/{old}/reward", json={"reward": 1.0}).status_code == 204
+        assert client.put(f"/v1/decisions/{late}/reward", json={"reward": 1.0}).status_code == 404
+        assert decide(client)["decision_id"] not in (old, late)

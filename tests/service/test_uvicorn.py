@@ -22,14 +22,14 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from fedfairx.service import connections, server
-from fedfairx.service.connections import Connection
+from fedfairx.service.connections import ClientConnection
 from service_helpers import settings_for
 
 PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 
 #: Attributes of a connection, by what holds them, and those of its server.
 OF_CONNECTION = {
-    "connection_made", "connections", "cycle", "data_received", "flow", "headers", "on_body", "on_header",
+    "connection_made", "connections", "cycle", "data_received", "flow", "headers", "on_body",
     "on_headers_complete", "parser", "scope", "send_400_response", "transport", "url",
 }  # fmt: skip
 OF_CYCLE = {"disconnected", "message_event", "more_body", "response_complete", "response_started", "scope"}
@@ -79,7 +79,7 @@ async def app(scope: dict[str, Any], receive: Callable[[], Awaitable[Any]], send
     await send({"type": "http.response.body", "body": names})
 
 
-def answered(*parts: bytes, look: Callable[[Connection], object] = lambda _: None) -> Wire:
+def answered(*parts: bytes, look: Callable[[ClientConnection], object] = lambda _: None) -> Wire:
     """What is written for data that comes in parts. `look` is called at the end; then the client goes."""
 
     async def whole() -> Wire:
@@ -94,7 +94,7 @@ def answered(*parts: bytes, look: Callable[[Connection], object] = lambda _: Non
         )
         config.load()
         settings = settings_for("unused", max_header=1_024)
-        connection = Connection(settings, config=config, server_state=ServerState(), app_state={})
+        connection = ClientConnection(settings, config=config, server_state=ServerState(), app_state={})
         wire = Wire()
         connection.connection_made(wire)
         for part in parts:
@@ -135,7 +135,7 @@ def attributes(tree: ast.AST, *owners: str) -> set[str]:
 
 def test_all_that_is_used_of_uvicorn_is_named_here() -> None:
     tree = ast.parse(inspect.getsource(connections))
-    own = {name for name in vars(Connection) if name not in vars(HttpToolsProtocol)}
+    own = {name for name in vars(ClientConnection) if name not in vars(HttpToolsProtocol)}
     calls = attributes(tree, "HttpToolsProtocol") | {"connection_made"}  # by `super`
     assert attributes(tree, "self", "each") - own | calls | {"send_400_response"} == OF_CONNECTION
     assert attributes(tree, "cycle") == OF_CYCLE
@@ -147,13 +147,12 @@ def test_all_that_is_used_of_uvicorn_is_named_here() -> None:
 
 
 def test_all_that_is_used_of_uvicorn_is_there() -> None:
-    def look(connection: Connection) -> None:
+    def look(connection: ClientConnection) -> None:
         assert vars(connection).keys() | {*dir(HttpToolsProtocol)} >= OF_CONNECTION
         assert {*dir(connection.cycle)} >= OF_CYCLE
         assert {*dir(connection.flow)} >= OF_FLOW
         assert isinstance(connection.cycle, RequestResponseCycle)
         assert connection.cycle.scope is connection.scope
-        assert connection.scope["headers"] is connection.headers
 
     assert answered(GET, look=look).writes
     assert {*dir(uvicorn.Server(uvicorn.Config(app)))} >= OF_SERVER - {"servers"}  # type: ignore[arg-type]
@@ -205,7 +204,7 @@ def test_neither_requests_nor_connections_wait_for_the_garbage_collector(request
     """With many pending decisions it would stop all requests for 50 ms every 4 000 of them."""
 
     def alive() -> list[object]:
-        return [one for one in gc.get_objects() if type(one) in (Connection, RequestResponseCycle)]
+        return [one for one in gc.get_objects() if type(one) in (ClientConnection, RequestResponseCycle)]
 
     gc.collect()
     gc.disable()

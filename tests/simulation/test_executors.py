@@ -18,7 +18,7 @@ from fedfairx.experiments import Run, Size, registry
 from fedfairx.experiments.provenance import provenance
 from fedfairx.experiments.sweep.jobs import perform, plan, sweep
 from fedfairx.experiments.sweep.progress import Quiet
-from fedfairx.experiments.sweep.store import Store
+from fedfairx.experiments.sweep.store import ResultStore
 from fedfairx.simulation import Scenario
 from fedfairx.simulation.executors import cores, engine
 
@@ -160,7 +160,7 @@ def test_a_worker_killed_mid_sweep_loses_nothing(cluster: Cluster, tmp_path: Pat
         Run(f"run {i}", Scenario(agents=2, arms=5, dimension=3, horizon=400 + i), "fed-fairx-linucb")
         for i in range(24)
     ]
-    store = Store(tmp_path / "results", provenance()).open()
+    store = ResultStore(tmp_path / "results", provenance()).open()
     jobs, _ = plan([("exp", run) for run in runs], 2, store)
     with engine(f"dask://127.0.0.1:{cluster.port}") as executor:
         _wait_for_workers(cluster, 2)

@@ -11,7 +11,7 @@ import fedfairx as ffx
 from fedfairx.agent import pooling
 from fedfairx.agent.exchange import OTHERS, TOTAL
 from fedfairx.agent.options import Options
-from fedfairx.agent.pooling import Known, Pool
+from fedfairx.agent.pooling import Beliefs, Pool
 from fedfairx.agent.schedules import Doubling
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.learner import COUNT, NOISE_VARIANCE, RIDGE
@@ -28,7 +28,7 @@ from simulation_helpers import lanes, options_for, records, setting_for
 
 AGENTS, DIMENSION = 11, 3  # two seeds are 22 lanes: a seed lies across two blocks
 CONFIDENCE = Confidence(noise_sd=0.1, scale=0.5)
-KNOWN = Known(1.0, 1.0, 1.0, np.zeros(DIMENSION), 0.0)
+KNOWN = Beliefs(1.0, 1.0, 1.0, np.zeros(DIMENSION), 0.0)
 
 
 @pytest.mark.parametrize("decide_from", ["released", "own+released"])
@@ -152,8 +152,8 @@ def test_private_agents_whose_partners_differ_hold_what_live_ones_would(distance
             for k in range(seed * AGENTS, (seed + 1) * AGENTS)
             if k != lane
         }
-        judged = pool.judged(exact, others, Known(variance, size, ridge, np.zeros(DIMENSION), 30.0), {})
-        assert state.statistics.array[:, l] == pytest.approx(exact + judged.told, rel=1e-7, abs=1e-9)
+        judged = pool.judged(exact, others, Beliefs(variance, size, ridge, np.zeros(DIMENSION), 30.0), {})
+        assert state.statistics.array[:, l] == pytest.approx(exact + judged.statistics, rel=1e-7, abs=1e-9)
         believed.append(np.mean(list(judged.powers.values())))
     assert (np.mean(believed) > 0.3) == (distance == 0)
 

@@ -515,6 +515,42 @@ def test_in_a_private_agent_what_was_sent_stays(place: str, tmp_path: Path) -> N
             agent.verify()
 
 
+def test_a_decision_that_waited_at_a_snapshot_can_be_deleted(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where features have names: its contexts are gone when the snapshot is read, and can't be lengthened."""
+    monkeypatch.setattr(persistence, "SNAPSHOT_EVERY", 1)
+    schema = ffx.features.Schema({"x": (0, 1)})
+    with ffx.Agent.open(place, schema=schema, name="a") as agent:
+        made = agent.decide([{"x": 0.0}, {"x": 1.0}])
+        agent.observe(made, reward=1.0, person="ann")
+        agent.extend_schema(ffx.features.Schema({"x": (0, 1), "y": (0, 1)}))
+        assert agent.delete_person("ann").rewards == 1
+        before = agent.state()
+    with ffx.Agent.open(place) as agent:
+        assert agent.state() == before
+        agent.verify()
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_deleted_record_counts_the_same_after_a_restart(tmp_path: Path, again: bool) -> None:
+    """Sizes are estimated again after the same reward, whether the agent was opened again or not."""
+    found, budget = [], ffx.Budget(epsilon=2.0, releases=4)
+    for opened_again in (False, again):
+        place, rng = tmp_path / f"{len(found)}.db", np.random.default_rng(0)
+        agent = ffx.Agent.open(place, dimension=D, name="a", seed=0, budget=budget)
+        for _ in range(2):
+            agent.observe(agent.decide(contexts(rng)), reward=1.0, person="ann")
+        agent.delete_person("ann")
+        if opened_again:
+            agent.close()
+            agent = ffx.Agent.open(place)
+        agent.observe(agent.decide(contexts(rng)), reward=0.25)
+        found.append(agent.state().learner)
+        agent.close()
+    assert found[0] == found[1]
+
+
 def test_exact_sums_that_were_sent_are_replaced(place: str) -> None:
     """Under a new number: no number has two contents."""
     fed = ffx.Agent(D, name="peer", seed=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from fedfairx.agent.agent import Agent
 from fedfairx.errors import StateError
 from fedfairx.storage import DecisionNote, open_database
 from fedfairx.storage.queries import first_time, latest, learnt, records
+from fedfairx.storage.records import StoredDecision
 from fedfairx.storage.seals import DECISION, EVENT, OUTCOME
 from fedfairx.storage.verification import check_logs, open_for_reading
 
@@ -33,6 +35,35 @@ def filled(place: str) -> None:
         agent.forget(made[5])
         agent.learn(X, [0.1, 0.2, 0.3])
         agent.release()
+
+
+def test_a_group_is_stored_as_its_steps_are_one_by_one(place: str) -> None:
+    """On PostgreSQL a group is written in another way."""
+
+    def take(agent: Agent) -> None:
+        notes = [FULL._replace(key=key) for key in ("k", "l")]
+        made = [agent.decide(X, names=["x", "y", "z"], note=note) for note in notes]
+        made += [agent.decide(X) for _ in range(6)]
+        for each, reward in zip(made, (0.25, 1, -0.0, 1e-300), strict=False):
+            agent.observe(each, reward=reward, person="ann" if reward == 1 else None)
+        agent.forget(made[4])
+        agent.forget(made[5])
+
+    def stored(agent: Agent) -> list[list[str]]:
+        names = [each.name for each in fields(StoredDecision)]
+        names = [name for name in names if name not in ("id", "seq", "time", "reward_time")]
+        return [[repr(getattr(each, name)) for name in names] for each in agent.journal.decisions()]
+
+    with (
+        Agent.open(place, dimension=D, seed=0, name="one") as one,
+        Agent.open(place, dimension=D, seed=0, name="group") as group,
+    ):
+        take(one)
+        with group.transaction():
+            take(group)
+        assert stored(one) == stored(group)
+    with open_for_reading(place) as database:
+        assert [each.damage for each in check_logs(database)] == [None, None]
 
 
 def change(place: str, *statements: str) -> None:

@@ -7,34 +7,46 @@ oracle is one agent alone in a file, which takes the same steps in the same orde
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psycopg
 import pytest
 
 import fedfairx as ffx
+from fedfairx.agent import agent as agent_module
 from fedfairx.agent import persistence, warm
+from fedfairx.agent.core import Core
 from fedfairx.decision import DecisionNote
 from fedfairx.errors import (
     AlreadyObserved,
+    BudgetExhausted,
     FedFairXError,
     InvalidInput,
     KeyTaken,
     OlderCopy,
+    OutcomeUnknown,
+    StateError,
     StorageUnavailable,
     UnknownDecision,
 )
 from fedfairx.features import Schema
 from fedfairx.privacy import Budget
-from fedfairx.storage import open_log
+from fedfairx.storage import open_log, transaction_log
 from fedfairx.storage import postgres as postgres_module
+from fedfairx.storage.api_keys import open_keys
+from fedfairx.storage.journal import Entry
 from fedfairx.storage.open_log import open_database
 from fedfairx.storage.schema import create_tables
-from fedfairx.storage.verification import check_logs, open_for_reading
+from fedfairx.storage.sessions import StoredSessions
+from fedfairx.storage.verification import check_logs, copy_database, open_for_reading
+from service_helpers import until
 
 START = 4_000_000_000  # seconds since 1970
 PERSONS = ("ann", "ben", "cid")
@@ -47,6 +59,13 @@ KINDS: dict[str, dict[str, Any]] = {
     "actions": {"actions": ["a", "b", "c"]},
     "slots": {"dimension": 2, "slots": [1.0, 0.5]},
     "features": {"schema": Schema({"x": (0, 1), "y": (0, 1)})},
+}
+BUDGET = Budget(epsilon=2.0, delta=1e-3, releases=6)
+PRIVATE: dict[str, dict[str, Any]] = {
+    "own data": {"dimension": 2, "budget": BUDGET},
+    "released data": {"dimension": 2, "budget": replace(BUDGET, decide_from="released")},
+    "persons": {"dimension": 2, "budget": replace(BUDGET, person_records=2)},
+    "slots": {"dimension": 2, "slots": [1.0, 0.5], "budget": BUDGET},
 }
 
 
@@ -73,6 +92,7 @@ class World:
 
     Where contexts are dropped, what can be replaced or deleted afterwards depends on where snapshots were
     taken, so that there is no one alone to compare with.
+    A private agent that decides from what it has released has noise in its decisions, and noise of its own.
     """
 
     def __init__(
@@ -232,12 +252,12 @@ class World:
 
     def do_drop(self, agent: ffx.Agent) -> None:
         before = self.now - int(self.random.integers(1, 40)) + 0.5
-        if self.alone is None:
+        if self.alone is None and "budget" not in self.kind:
             self.both(agent, lambda each, _: each.drop_contexts(before=before))
 
     def do_expire(self, agent: ffx.Agent) -> None:
         for each in (agent, self.alone or agent):
-            each.set_window(30, 0.25)
+            each.set_window(30, None if "budget" in self.kind else 0.25)
         self.both(agent, lambda each, _: each.expire())
 
     def do_group(self, agent: ffx.Agent) -> None:
@@ -260,8 +280,13 @@ class World:
         with suppress(ZeroDivisionError), agent.transaction():
             several = "slots" in self.kind
             agent.observe(
-                agent.decide(self.arms()), **{"rewards": [1.0, 0.0]} if several else {"reward": 1.0}
+                agent.decide(self.arms()),
+                person="ann",
+                **{"rewards": [1.0, 0.0]} if several else {"reward": 1.0},
             )
+            if "budget" in self.kind:
+                with suppress(BudgetExhausted):
+                    agent.release()
             raise ZeroDivisionError
 
     def do_reopen(self, agent: ffx.Agent) -> None:
@@ -273,12 +298,21 @@ class World:
         if self.schema is None and not self.actions and self.random.integers(5) == 0:
             self.both(agent, lambda each, _: each.release().number)
 
+    def do_release_again(self, agent: ffx.Agent) -> None:
+        if "budget" in self.kind:
+            self.both(agent, lambda each, _: each.release().number)
+
+    def do_begin_run(self, agent: ffx.Agent) -> None:
+        if "budget" in self.kind and self.random.integers(4) == 0:
+            self.both(agent, lambda each, _: each.begin_run(self.kind["budget"]))
+
     def state_of(self, agent: ffx.Agent) -> Any:
         """All that it knows; decisions that wait by their places, since numbers may have gaps."""
         index = 1 if agent is self.alone else 0
         places = {pair[index]: place for place, pair in enumerate(self.ids)}
         waiting = [places[agent.journal.id_of(number)] for number in agent.state().pending]
-        return replace(agent.state(), pending=waiting)
+        state = replace(agent.state(), pending=waiting)
+        return replace(state, latest={}) if "budget" in self.kind else state
 
     def check(self) -> None:
         caught_up(*self.shared)
@@ -339,6 +373,133 @@ def run(world: World) -> None:
         with open_for_reading(world.address) as database:
             (found,) = check_logs(database)
         assert found.damage is None
+
+
+# --- private agents ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", PRIVATE)
+@pytest.mark.filterwarnings("ignore::fedfairx.errors.ClockWarning", "ignore:.*get into no message")
+def test_any_steps_of_processes_are_those_of_one_private_agent(
+    address: str, tmp_path: Path, kind: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All end in one state to the bit, with one ledger: each record in one leaf, each number one content."""
+    monkeypatch.setattr(persistence, "SNAPSHOT_EVERY", 7)
+    given = PRIVATE[kind]
+    noisy = given["budget"].decide_from == "released"
+    run(World(address, None if noisy else tmp_path, given, seed, processes=2 + seed % 2))
+    with ffx.Agent.open(address) as agent:
+        agent.verify()
+        check_ledger(agent, given["budget"])
+        if not noisy:
+            with ffx.Agent.open(tmp_path / "alone.db") as alone:
+                for question in LEDGERS:  # exact sums to the bit, and records and persons in their leaves
+                    here, there = (each.journal.log.database.execute(question) for each in (agent, alone))
+                    assert here == there
+
+
+def check_ledger(agent: ffx.Agent, budget: Budget) -> None:
+    """No noise twice, and no budget overspent."""
+    ask = agent.journal.log.database.execute
+    made = ask("SELECT run, number, place, message FROM ledger_releases ORDER BY run, number")
+    places = [bytes(place) for *_, place, _ in made]
+    assert len(set(places)) == len(places)  # the noise is drawn for these
+    assert all(message is not None for *_, message in made)
+    runs = {run: [number for each, number, *_ in made if each == run] for run, *_ in made}
+    for numbers in runs.values():
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert len(numbers) <= budget.releases
+    assert agent.released == len(made)
+
+
+LEDGERS = (
+    "SELECT * FROM ledger_positions ORDER BY run",
+    "SELECT run, leaf, COUNT(*) FROM ledger_records GROUP BY run, leaf ORDER BY run, leaf",
+    "SELECT run, person, records FROM ledger_persons ORDER BY run, person",
+    "SELECT run, number, sent FROM ledger_releases ORDER BY run, number",
+)
+
+
+def test_threads_that_contend_for_releases_get_each_number_once(address: str) -> None:
+    budget = replace(BUDGET, releases=20)
+    ffx.Agent.open(address, dimension=2, name="a", seed=3, budget=budget).close()
+    agents = [ffx.Agent.open(of_process(address, number), shared=True) for number in range(3)]
+    made, refused = list[ffx.privacy.Release](), list[Exception]()
+
+    def work(agent: ffx.Agent) -> None:
+        for number in range(8):
+            agent.observe(agent.decide(np.eye(2) / 2), reward=number % 2)
+            try:
+                made.append(agent.release())
+            except BudgetExhausted as error:
+                refused.append(error)
+
+    threads = [threading.Thread(target=work, args=(agent,)) for agent in agents]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    caught_up(*agents)
+    assert sorted(each.number for each in made) == list(range(1, 21))
+    assert len(refused) == 4
+    assert agents[0].state() == agents[1].state() == agents[2].state()
+    for each in made:
+        assert {agent.past_release(each.number) for agent in agents} == {each}
+    agents[0].verify()
+    for agent in agents:
+        agent.close()
+    with ffx.Agent.open(address) as agent:
+        check_ledger(agent, budget)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_release_whose_commit_is_lost_has_one_content(
+    address: str, monkeypatch: pytest.MonkeyPatch, stored: bool
+) -> None:
+    """Whether it was stored or not: nobody has seen another one of this number."""
+    one = ffx.Agent.open(of_process(address, 1), dimension=2, budget=BUDGET, shared=True)
+    with one, ffx.Agent.open(of_process(address, 2), shared=True) as two:
+        two.observe(one.decide(np.eye(2) / 2).id, reward=1.0)
+        with cut(one, monkeypatch, stored=stored), pytest.raises(OutcomeUnknown):
+            one.release()
+        assert two.release().number == (2 if stored else 1)
+        caught_up(one)
+        assert one.state() == two.state()
+        for number in range(1, two.released + 1):
+            assert one.past_release(number) == two.past_release(number)
+        two.verify()
+
+
+def test_a_release_of_another_can_be_read_at_once(address: str) -> None:
+    one = ffx.Agent.open(of_process(address, 1), dimension=2, budget=BUDGET, shared=True)
+    with one, ffx.Agent.open(of_process(address, 2), shared=True) as two:
+        one.observe(one.decide(np.eye(2) / 2), reward=1.0)
+        made = two.release()
+        assert one.past_release(1) == made
+        assert one.privatizer.guarantee.spent == 1
+
+
+def test_a_reader_of_the_ledger_leaves_no_old_position(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that has read it before another process wrote, and goes on afterwards."""
+    one = ffx.Agent.open(of_process(address, 1), dimension=2, budget=BUDGET, shared=True)
+    with one, ffx.Agent.open(of_process(address, 2), shared=True) as two:
+        stream = one.privatizer.stream
+        assert stream is not None
+        stream.read_again()
+        real = stream.ledger.position
+
+        def read() -> Any:
+            here = real()
+            monkeypatch.setattr(stream.ledger, "position", real)
+            two.observe(two.decide(np.eye(2) / 2), reward=1.0)
+            one.observe(one.decide(np.eye(2) / 2), reward=1.0)
+            return here
+
+        monkeypatch.setattr(stream.ledger, "position", read)
+        assert one.privatizer.waiting == 0
+        one.observe(one.decide(np.eye(2) / 2), reward=1.0)
+        assert one.privatizer.waiting == 3
 
 
 # --- what is told to others -------------------------------------------------------------------------------
@@ -430,6 +591,25 @@ def test_threads_that_contend_lose_nothing(address: str) -> None:
         agent.close()
 
 
+def test_a_single_call_takes_two_round_trips(
+    pair: tuple[ffx.Agent, ffx.Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To begin with all that is asked, and to end with the row: the write lock is held that long."""
+    one, two = pair
+    first, database = one.decide(), one.journal.log.database
+
+    def another(*_given: Any) -> Any:
+        raise AssertionError
+
+    with monkeypatch.context() as patched:
+        for name in ("execute", "execute_many", "commit", "rollback", "check_known"):
+            patched.setattr(database, name, another)
+        one.forget(first)
+        one.decide()
+    caught_up(two)
+    assert one.state() == two.state()
+
+
 def test_they_create_the_tables_once(postgres: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     address, errors = postgres.schema(), list[Exception]()
     waiting, real = threading.Barrier(4), postgres_module.PostgresDatabase.begin
@@ -498,17 +678,6 @@ def test_a_file_is_for_one_process(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_private_agent_is_for_one_process(address: str) -> None:
-    budget = Budget(epsilon=1.0, delta=1e-6, releases=2, bounds=ffx.privacy.Bounds.for_range((0, 1)))
-    given: Any = {"name": "p", "dimension": 2, "budget": budget}
-    with pytest.raises(InvalidInput, match="private agent is for one process"):
-        ffx.Agent.open(address, shared=True, **given)
-    ffx.Agent.open(address, **given).close()
-    with pytest.raises(InvalidInput, match="private agent is for one process"):
-        ffx.Agent.open(address, shared=True)
-    ffx.Agent.open(address).close()  # it was let go
-
-
 # --- faults -----------------------------------------------------------------------------------------------
 
 
@@ -530,6 +699,76 @@ def test_a_process_that_stops_in_a_transaction_is_thrown_out(
         one.verify()
 
 
+def test_a_process_that_stops_in_a_statement_is_thrown_out(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has no limit for that: it waits for the rest of what it gets."""
+    monkeypatch.setattr(postgres_module, "_LIMITS", "SET lock_timeout = '600ms'")
+    monkeypatch.setattr(postgres_module, "_IDLE", 0.3)
+    one = ffx.Agent.open(of_process(address, 1), actions=["a", "b"], shared=True)
+    with one, ffx.Agent.open(of_process(address, 2), shared=True) as two:
+        writer: Any = one.journal.log.database
+        with pytest.raises(StorageUnavailable), one.transaction():
+            one.decide()
+            with suppress(psycopg.Error), writer._writer.cursor().copy("COPY aggregation FROM STDIN"):
+                with pytest.raises(StorageUnavailable, match="lock timeout"):
+                    two.decide()
+                made = two.decide()
+        caught_up(one)
+        assert one.state() == two.state()
+        assert one.pending == 1
+        one.observe(made.id, reward=1.0)
+        one.verify()
+
+
+def test_a_transaction_that_goes_on_may_take_long(
+    postgres: Any, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits ends the session of nobody whose process is not waited for."""
+    monkeypatch.setattr(postgres_module, "_LIMITS", "SET lock_timeout = '100ms'")
+    monkeypatch.setattr(postgres_module, "_IDLE", 0.05)
+    one = ffx.Agent.open(of_process(address, 1), actions=["a", "b"], shared=True)
+    with one, ffx.Agent.open(of_process(address, 2), shared=True) as two:
+        slow = threading.Thread(target=one.journal.log.database.execute, args=("SELECT pg_sleep(2)",))
+        sleeps = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+        with one.transaction():
+            one.decide()
+            slow.start()
+            until(lambda: postgres.ask(sleeps))
+            with pytest.raises(StorageUnavailable, match="lock timeout"):
+                two.decide()
+            slow.join()
+        assert one.pending == 1
+
+
+def test_a_process_that_computes_for_long_does_not_stand_still(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server ends a session that asks nothing, and a long replay would fail each time."""
+    limits = "SET idle_in_transaction_session_timeout = '300ms'; SET lock_timeout = '20s'"
+    monkeypatch.setattr(postgres_module, "_LIMITS", limits)
+    monkeypatch.setattr(transaction_log, "ASK_EVERY", 0.05)
+    monkeypatch.setattr(agent_module, "WORK", 1_000)  # one record in a step
+    real = Core.apply
+
+    def slow(core: Core, step: Any) -> None:
+        time.sleep(0.1)
+        real(core, step)
+
+    one = ffx.Agent.open(of_process(address, 1), dimension=2, shared=True)
+    with one, ffx.Agent.open(of_process(address, 2), shared=True) as two:
+        with monkeypatch.context() as patched:
+            patched.setattr(Core, "apply", slow)
+            one.learn(np.ones((6, 2)), np.arange(6) / 6)
+            caught_up(two)
+            with ffx.Agent.open(of_process(address, 3), shared=True) as three:
+                assert three.observed == 6
+        assert one.state() == two.state()
+        with ffx.Agent(2) as other:
+            other.learn(np.ones((6, 2)), np.arange(6) / 6)
+            assert other.estimate.tolist() == one.estimate.tolist()
+
+
 def test_who_waits_too_long_changes_nothing(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     one = ffx.Agent.open(of_process(address, 1), actions=["a", "b"], shared=True)
     monkeypatch.setattr(postgres_module, "_LIMITS", "SET lock_timeout = '50ms'")
@@ -543,39 +782,106 @@ def test_who_waits_too_long_changes_nothing(address: str, monkeypatch: pytest.Mo
         assert two.pending == 2
 
 
+def test_time_with_the_write_lock_is_counted(postgres: Any, pair: tuple[ffx.Agent, ffx.Agent]) -> None:
+    """What one waits for is what another has it for."""
+    one, two = (agent.journal.log.database for agent in pair)
+    before, waiting = two.waited, threading.Thread(target=pair[1].decide)
+    queue = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    with pair[0].transaction():
+        pair[0].decide()
+        waiting.start()
+        until(lambda: postgres.ask(queue))
+        began, held = time.monotonic(), one.held
+        until(lambda: time.monotonic() > began + 0.05)
+    waiting.join()
+    assert two.waited - before > 0.05
+    assert one.held - held > 0.05
+    held, began = one.held, time.monotonic()
+    until(lambda: time.monotonic() > began + 0.01)
+    assert one.held == held  # the other one had it last
+
+
 def test_a_commit_whose_answer_is_lost_is_looked_up(
     pair: tuple[ffx.Agent, ffx.Agent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = pair
-    database: Any = one.journal.log.database
-    real = database.commit
-
-    def cut() -> None:
-        real()
-        database._writer.close()
-        monkeypatch.setattr(database, "commit", real)
-        raise StorageUnavailable("cut")
-
-    monkeypatch.setattr(database, "commit", cut)
-    with pytest.raises(StorageUnavailable):
+    with cut(one, monkeypatch, stored=True), pytest.raises(OutcomeUnknown):
         one.decide(note=DecisionNote(key="k"))
     with pytest.raises(KeyTaken):  # the client sends it again
         one.decide(note=DecisionNote(key="k"))
-    assert one.pending == 1
+    with cut(one, monkeypatch, stored=False), pytest.raises(OutcomeUnknown):
+        one.decide(note=DecisionNote(key="l"))
+    one.decide(note=DecisionNote(key="l"))
+    assert one.pending == 2
     caught_up(two)
     assert one.state() == two.state()
 
 
-def test_a_lost_connection_is_made_again(postgres: Any, pair: tuple[ffx.Agent, ffx.Agent]) -> None:
+@contextmanager
+def cut(agent: ffx.Agent, monkeypatch: pytest.MonkeyPatch, *, stored: bool) -> Iterator[None]:
+    """Lose the connection at the next commit: after it, if it is to be `stored`, else before it."""
+    database: Any = agent.journal.log.database
+    real = {name: getattr(database, name) for name in ("commit", "insert")}
+
+    def at(name: str, *given: Any, **more: Any) -> None:
+        if stored:
+            real[name](*given, **more)
+        database._writer.close()
+        for each in real:
+            monkeypatch.setattr(database, each, real[each])
+        raise database._unknown()
+
+    for name in real:
+        monkeypatch.setattr(database, name, partial(at, name))
+    yield
+
+
+def test_a_server_that_ends_during_a_commit_leaves_it_unknown(
+    postgres: Any, pair: tuple[ffx.Agent, ffx.Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one row, and of several: the session ends between them and the commit."""
     import psycopg
 
     one, two = pair
+    database: Any = one.journal.log.database
+    end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'process1'"
+
+    def kill() -> None:
+        with psycopg.connect(postgres.address, autocommit=True) as connection:
+            connection.execute(end)
+
+    for name, steps in (("_insert_last", 1), ("commit", 2)):
+        real = getattr(database, name)
+
+        def killed(*given: Any, real: Any = real) -> None:
+            kill()
+            real(*given)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(database, name, killed)
+            said = "during a commit: whether it was stored is not known"
+            with pytest.raises(OutcomeUnknown, match=said), one.transaction():
+                for _ in range(steps):
+                    one.decide()
+        caught_up(one, two)
+        assert one.state() == two.state()
+        assert one.pending == 0
+
+
+def cut_off(postgres: Any, *numbers: int) -> None:
+    """End the connections of these processes."""
+    names = ", ".join(f"'process{number}'" for number in numbers)
+    postgres.ask(
+        f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name IN ({names})"
+    )
+    open_still = f"SELECT 1 FROM pg_stat_activity WHERE application_name IN ({names})"
+    until(lambda: not postgres.ask(open_still))
+
+
+def test_a_lost_connection_is_made_again(postgres: Any, pair: tuple[ffx.Agent, ffx.Agent]) -> None:
+    one, two = pair
     one.decide()
-    with psycopg.connect(postgres.address, autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE application_name IN ('process1', 'process2')"
-        )
+    cut_off(postgres, 1, 2)
     for agent in pair:
         with suppress(StorageUnavailable):  # it notices
             agent.decide()
@@ -614,8 +920,6 @@ def test_a_connection_that_is_lost_while_it_catches_up(
 
 
 def test_an_older_copy_ends_it(postgres: Any, address: str) -> None:
-    import psycopg
-
     one = ffx.Agent.open(of_process(address, 1), actions=["a", "b"], shared=True)
     two = ffx.Agent.open(of_process(address, 2), shared=True)
     two.decide()
@@ -652,6 +956,69 @@ def test_a_snapshot_of_one_serves_all(address: str, monkeypatch: pytest.MonkeyPa
         assert taken[-1] >= 50
 
 
+@pytest.fixture
+def replayed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of the steps that are replayed from now on."""
+    numbers, replay = list[int](), persistence.AgentStore._replay
+
+    def note(store: persistence.AgentStore, entry: Entry, *, undone: bool) -> None:
+        numbers.append(entry.number)
+        replay(store, entry, undone=undone)
+
+    monkeypatch.setattr(persistence.AgentStore, "_replay", note)
+    return numbers
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_one_that_stood_still_begins_with_a_snapshot(
+    address: str, monkeypatch: pytest.MonkeyPatch, replayed: list[int], replaced: bool
+) -> None:
+    """Others wait while it catches up."""
+    monkeypatch.setattr(persistence, "SNAPSHOT_EVERY", 10)
+    one = ffx.Agent.open(of_process(address, 1), actions=["a", "b"], shared=True)
+    with one, ffx.Agent.open(of_process(address, 2), shared=True) as two:
+        before = two.journal.rewritten
+        for _ in range(30):
+            decision = one.decide()
+            one.observe(decision, reward=1.0)
+        if replaced:
+            one.observe(decision, reward=0.0, replace=True)
+        replayed.clear()
+        caught_up(two)
+        assert len(replayed) <= 10
+        assert two.state() == one.state()
+        assert two.journal.rewritten > before  # it has not read whether a reward was replaced
+
+
+@pytest.mark.parametrize("how", ["replaced", "deleted", "rolled back"])
+def test_what_one_has_replayed_the_others_need_not(
+    address: str, monkeypatch: pytest.MonkeyPatch, replayed: list[int], how: str
+) -> None:
+    """They may be next to have the write lock, before it could take a snapshot."""
+    monkeypatch.setattr(persistence, "SNAPSHOT_EVERY", 10)
+    monkeypatch.setattr(persistence.AgentStore, "_after_commit", lambda _: None)
+    one = ffx.Agent.open(of_process(address, 1), actions=["a", "b"], shared=True)
+    with one, ffx.Agent.open(of_process(address, 2), shared=True) as two:
+        first = one.decide()
+        one.observe(first, reward=1.0, person="bob")
+        for _ in range(15):
+            one.observe(one.decide(), reward=1.0)
+        caught_up(two)
+        match how:
+            case "replaced":
+                one.observe(first, reward=0.0, replace=True)
+            case "deleted":
+                one.delete_person("bob")
+            case _:
+                one.roll_back(to=first.time / 1e6)
+        assert len(replayed) > 30
+        replayed.clear()
+        caught_up(two)
+        assert not replayed
+        assert two.state() == one.state()
+        two.verify()
+
+
 def test_it_catches_up_with_what_was_dropped_meanwhile(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(persistence, "SNAPSHOT_EVERY", 10)
     one = ffx.Agent.open(of_process(address, 1), dimension=2, shared=True)
@@ -663,3 +1030,124 @@ def test_it_catches_up_with_what_was_dropped_meanwhile(address: str, monkeypatch
         caught_up(one)
         assert one.observed == 30
         assert one.state() == two.state()
+
+
+def test_one_alone_ends_if_others_shared_the_database_meanwhile(postgres: Any, address: str) -> None:
+    """While it had no connection: they may have written, and have drawn prefixes of ids."""
+    alone = ffx.Agent.open(of_process(address, 1), actions=["a", "b"])
+    alone.decide()
+    cut_off(postgres, 1)
+    ffx.Agent.open(of_process(address, 2), shared=True).close()
+    with suppress(StorageUnavailable):  # it notices
+        alone.decide()
+    with pytest.raises(OlderCopy, match="while this process had lost its connection"):
+        alone.decide()
+    with suppress(OlderCopy):
+        alone.close()
+    with ffx.Agent.open(of_process(address, 2), shared=True) as two:
+        two.verify()
+        assert two.pending == 1
+
+
+def test_one_that_shares_ends_if_another_was_alone_meanwhile(postgres: Any, address: str) -> None:
+    one = ffx.Agent.open(of_process(address, 1), actions=["a", "b"], shared=True)
+    one.decide()
+    cut_off(postgres, 1)
+    with ffx.Agent.open(of_process(address, 2)) as alone:
+        alone.decide()
+    with ffx.Agent.open(of_process(address, 3), shared=True) as three:
+        three.decide()
+        with suppress(StorageUnavailable):  # it notices
+            one.decide()
+        with pytest.raises(OlderCopy, match="while this process had lost its connection"):
+            one.decide()
+        with suppress(OlderCopy):
+            one.close()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_making_a_key_meanwhile_ends_nobody(postgres: Any, address: str, shared: bool) -> None:
+    """The command takes no database from a process that has just lost its connection."""
+    with ffx.Agent.open(of_process(address, 1), actions=["a", "b"], shared=shared) as agent:
+        agent.decide()
+        cut_off(postgres, 1)
+        with open_keys(of_process(address, 2)) as keys:
+            keys.add("shop", "writer")
+        with suppress(StorageUnavailable):  # it notices
+            agent.decide()
+        agent.decide()
+
+
+def test_an_amendment_that_failed_is_not_taken_for_another(
+    pair: tuple[ffx.Agent, ffx.Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of its step is free for another process."""
+    one, two = pair
+    times = []
+    for _ in range(4):
+        one.observe(one.decide(), reward=1.0)
+        times.append(one.journal.log.time / 1e6)
+    caught_up(two)
+    database: Any = one.journal.log.database
+
+    def away(**_: Any) -> None:
+        raise StorageUnavailable("away")
+
+    with monkeypatch.context() as patched, pytest.raises(StorageUnavailable, match="away"), one.transaction():
+        one.roll_back(to=times[0])
+        patched.setattr(database, "commit", away)
+        patched.setattr(database, "begin", away)
+    two.roll_back(to=times[2])
+    caught_up(one)
+    assert two.observed == one.observed == 2
+    assert one.state() == two.state()
+    for agent in pair:
+        assert [each.rolled_back for each in agent.journal.decisions()] == [False, False, False, True]
+
+
+# --- verifying --------------------------------------------------------------------------------------------
+
+
+def test_verifying_holds_up_nobody(
+    pair: tuple[ffx.Agent, ffx.Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others decide and learn while it replays, which it does as of one moment."""
+    one, two = pair
+    two.observe(one.decide(), reward=1.0)
+    real, whole = persistence.AgentStore.restore, list[bool]()
+
+    def restore(self: Any, **given: Any) -> None:
+        whole.append(given.get("whole", False))
+        two.observe(two.decide(), reward=0.0)  # it would wait for the write lock, and give up
+        real(self, **given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(persistence.AgentStore, "restore", restore)
+        one.verify()
+    assert whole == [True]
+    caught_up(one)
+    assert one.observed == 2
+    one.verify()
+
+
+def test_verifying_finds_another_state(pair: tuple[ffx.Agent, ffx.Agent]) -> None:
+    one, two = pair
+    two.observe(one.decide(), reward=1.0)
+    caught_up(one)
+    one._model.updates += 1
+    with pytest.raises(StateError, match="replayed, its log ends in another state"):
+        one.verify()
+    two.verify()
+
+
+def test_a_copy_has_no_tables_of_processes(
+    address: str, pair: tuple[ffx.Agent, ffx.Agent], tmp_path: Path
+) -> None:
+    one, _ = pair
+    StoredSessions(one.journal.log)
+    one.decide()
+    with open_for_reading(address) as database:
+        copy_database(database, tmp_path / "copy.db")
+    with ffx.Agent.open(tmp_path / "copy.db") as copy:
+        assert copy.pending == 1
+        copy.verify()

@@ -22,9 +22,9 @@ from fedfairx.federation.aggregation.machine import (
     Came,
     Effect,
     Event,
-    Identity,
     Keep,
     MakeRow,
+    MemberIdentity,
     Phase,
     Publish,
     Refuse,
@@ -40,7 +40,7 @@ from fedfairx.federation.aggregation.messages import (
     Acceptance,
     OpenerKey,
     PastTotal,
-    Row,
+    RowMessage,
     digest,
     key_place,
     parse,
@@ -106,7 +106,7 @@ class SentRow:
     epoch: bytes
     number: int
     records: frozenset[int]
-    row: Row
+    row: RowMessage
 
 
 class Actor:
@@ -131,7 +131,7 @@ class Actor:
         self._restarted += 1
         self.outbox = {}
         stored = record_in(MemoryStore(self.disk.record)), vault_in(self.vault)
-        identity = Identity(FEDERATION, self.name, self.key, self.world.plausible)
+        identity = MemberIdentity(FEDERATION, self.name, self.key, self.world.plausible)
         state, effects = start(identity, *stored, random=self.random("vault"))
         self.do(state, effects)
         if self.draft is not None:
@@ -223,7 +223,7 @@ class Actor:
     @property
     def known(self) -> int:
         part = self.state.record.part
-        return 0 if part is None else part.known
+        return 0 if part is None else part.total_round
 
     def backup(self) -> Disk:
         return copy.deepcopy(self.disk)
@@ -291,7 +291,7 @@ class World:
         if f".{ROW}." in place:
             signed, _ = row_and_share(message)
             row = parse(signed)
-            assert isinstance(row, Row)
+            assert isinstance(row, RowMessage)
             records = frozenset[int]().union(*actor.disk.runs[-1].leaves[: row.number])
             self.sent.setdefault(digest(signed), SentRow(actor.name, row.epoch, row.number, records, row))
         if place.endswith(f".{PARTIAL}"):

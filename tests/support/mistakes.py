@@ -273,8 +273,8 @@ def _positive_counted(right: Any) -> Any:
     def enter(self: Any, context: Any, reward: float, record: Any, weight: float) -> None:
         right(self, context, reward, record, weight)
         if not reward > 0:
-            self._held = replace(self._held, leaf_count=self._held.leaf_count - 1)
-            self.ledger.add(None, self._held)
+            self._position_copy = replace(self._position_copy, leaf_count=self._position_copy.leaf_count - 1)
+            self.ledger.add(None, self._position_copy)
 
     return enter
 
@@ -359,7 +359,7 @@ def _late_records(right: Any) -> Any:
     def finish(self: Any) -> Any:
         here = self._position
         if here.frozen == self.spent + 1:
-            self._held = replace(here, total=here.total + here.leaf, leaf=np.zeros_like(here.leaf))
+            self._position_copy = replace(here, total=here.total + here.leaf, leaf=np.zeros_like(here.leaf))
         return right(self)
 
     return finish
@@ -458,7 +458,7 @@ def _frozen_leaves_too(right: Any) -> Any:
 
     def carry_over(before: Any, after: Any) -> bool:
         here, moved = before.stream._position, right(before, after)
-        there, after.stream._held = after.stream._position, None
+        there, after.stream._position_copy = after.stream._position, None
         leaf, count = there.leaf + here.total, there.leaf_count + here.total_count
         after.stream.ledger.add(None, replace(there, leaf=leaf, leaf_count=count))
         return bool(moved)

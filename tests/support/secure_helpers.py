@@ -14,7 +14,7 @@ import numpy as np
 import fedfairx as ffx
 from fedfairx.agent.exchange import OTHERS, TOTAL
 from fedfairx.errors import TransportUnavailable
-from fedfairx.federation.aggregation.records import FileStore, MemoryStore, Part, Store
+from fedfairx.federation.aggregation.records import FileStore, MemoryStore, Part, ValueStore
 from fedfairx.federation.aggregation.shares import as_integers, from_bytes
 from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.secure_member import SecureMember
@@ -66,7 +66,7 @@ class SecureWorld:
     now: float = BEGIN
     folder: Path | None = None  # where durable members live
     database: str = ""  # that all of them share, instead of one each in the folder
-    vaults: dict[str, Store] = field(default_factory=dict)
+    vaults: dict[str, ValueStore] = field(default_factory=dict)
     confirmed: Collection[str] | None = None
     members: dict[str, SecureMember] = field(default_factory=dict)
 
@@ -105,7 +105,7 @@ class SecureWorld:
         names = self.keys if self.confirmed is None else self.confirmed
         return {name: self.keys[name].public for name in names}
 
-    def vault(self, name: str) -> Store:
+    def vault(self, name: str) -> ValueStore:
         if self.folder is None:
             return self.vaults.setdefault(name, MemoryStore())
         return FileStore(self.folder / f"{name}.vault")

@@ -38,10 +38,11 @@ def missing(what: str) -> None:
 
 
 class Postgres:
-    """A PostgreSQL server of one's own, on a Unix socket, without a password."""
+    """A PostgreSQL server of one's own, on a Unix socket, without a password; tests need no flushed disk."""
 
-    def __init__(self, programs: Path) -> None:
+    def __init__(self, programs: Path, *, flush: bool = False) -> None:
         self.programs = programs
+        self._flush = flush
         self._folder = tempfile.mkdtemp(prefix="ffxpg")
         self._root = os.geteuid() == 0  # the server refuses to run as root
         if self._root:
@@ -54,14 +55,24 @@ class Postgres:
         self._run("initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8")
         self.start()
 
-    def start(self) -> None:
-        options = f"-k {self._folder} -h '' -F -c max_connections=50"
+    def start(self, data: Path | None = None) -> None:
+        """Start it; with another folder of data, it has that from now on."""
+        self._data = str(data or self._data)
+        options = f"-k {self._folder} -h '' {'' if self._flush else '-F'} -c max_connections=50"
         self._run("pg_ctl", "-D", self._data, "-w", "-o", options, "-l", f"{self._folder}/log", "start")
 
     def stop(self, mode: str = "immediate") -> None:
         if self._connection is not None:
             self._connection.close()
         self._run("pg_ctl", "-D", self._data, "-w", "-m", mode, "stop")
+
+    def backup(self) -> Path:
+        """A copy of all that there is, to `start` from."""
+        copy = Path(self._folder) / f"copy{uuid.uuid4().hex[:12]}"
+        self._run(
+            "pg_basebackup", "-D", str(copy), "-d", self.address, "-X", "fetch", "-c", "fast", "--no-sync"
+        )
+        return copy
 
     def remove(self) -> None:
         self.stop()
@@ -105,6 +116,17 @@ class Postgres:
             )
             self._emptied.append(place)
 
+    def ask(self, question: str) -> list[Any]:
+        rows: list[Any] = self._connected().execute(question).fetchall()
+        return rows
+
+    def end_sessions(self) -> None:
+        """Of all clients but this one."""
+        self.ask(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+
     def _connected(self) -> Any:
         import psycopg
 
@@ -114,6 +136,11 @@ class Postgres:
                 return self._connection
         self._connection = psycopg.connect(self.address, autocommit=True)
         return self._connection
+
+    @property
+    def socket(self) -> Path:
+        """Where it listens."""
+        return Path(self._folder) / ".s.PGSQL.5432"
 
     @property
     def address(self) -> str:
@@ -153,6 +180,14 @@ def postgres() -> Iterator[Postgres]:
     server = Postgres(programs)
     yield server
     server.remove()
+
+
+@pytest.fixture
+def own_postgres(postgres: Postgres) -> Iterator[Postgres]:
+    """A PostgreSQL server for one test, which can be stopped, and fall back to a copy."""
+    other = Postgres(postgres.programs)
+    yield other
+    other.remove()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -15,7 +15,7 @@ from fedfairx.lanes.rows import vectors
 from fedfairx.lanes.vector_llvm import WIDTH
 from fedfairx.simulation import Scenario
 from fedfairx.simulation.kernel.loop import run
-from fedfairx.simulation.kernel.setup import Setting, prepare
+from fedfairx.simulation.kernel.setup import LoopArguments, prepare
 from fedfairx.simulation.kernel.state import LaneState, lane_state
 
 
@@ -30,16 +30,16 @@ def options_for(name: str, **changes: Any) -> Options:
     return Options(**{**values, **changes})
 
 
-def setting_for(scenario: Scenario, options: Options, seeds: tuple[int, ...] = (0,)) -> Setting:
+def setting_for(scenario: Scenario, options: Options, seeds: tuple[int, ...] = (0,)) -> LoopArguments:
     return prepare(scenario, options, seeds, np.array([scenario.horizon]))
 
 
-def lanes(setting: Setting, block: int = 0) -> LaneState:
+def lanes(setting: LoopArguments, block: int = 0) -> LaneState:
     """What the lanes of a block know."""
     return lane_state(vectors(setting.lane_states[block]), setting.world.parameter.shape[1])
 
 
-def records(setting: Setting, rounds: int) -> tuple[np.ndarray, np.ndarray]:
+def records(setting: LoopArguments, rounds: int) -> tuple[np.ndarray, np.ndarray]:
     """Contexts (T, m, d) and rewards (T, m) of the first seed's agents, as they were learnt."""
     agents = setting.world.agents
     assert agents <= WIDTH

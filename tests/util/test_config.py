@@ -19,6 +19,7 @@ import pytest
 import fedfairx as ffx
 from fedfairx.agent.by_name import as_merit
 from fedfairx.agent.options import Keywords, Options, SharedOptions, described
+from fedfairx.agent.settings import AgentSettings, plain_value, read_value
 from fedfairx.cli.federate import AGREED, ARMS, Init
 from fedfairx.cli.main import parser
 from fedfairx.cli.serve import Serve
@@ -27,6 +28,7 @@ from fedfairx.errors import FedFairXError, InvalidInput
 from fedfairx.federation.roster.rounds import Rounds
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.setup.member_folder import SETTINGS
+from fedfairx.privacy import Budget, SimulatedNoise
 from fedfairx.service import schemas
 from fedfairx.service.fast_path import decode
 from fedfairx.service.problems import ProblemError
@@ -109,7 +111,7 @@ NEEDS: dict[str, dict[str, Any]] = {
 PRIVATE: dict[str, Any] = {"algorithm": "priv-fairx-bayes", "epsilon": 1.0}
 SECURE: dict[str, Any] = {**PRIVATE, "aggregation": "secure"}
 OF_OPTIONS: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("epsilon", "delta", "decide_from", "algorithm", "mechanism", "aggregation"), PRIVATE),
+    **dict.fromkeys(("epsilon", "delta", "decide_from", "algorithm", "aggregation"), PRIVATE),
     "colluding": SECURE,
 }
 FOUNDED: dict[str, dict[str, Any]] = {
@@ -156,6 +158,29 @@ def _with_needs(name: str, value: Any, folder: Path) -> dict[str, Any]:
 def by_keyword(name: str, value: Any, folder: Path) -> None:
     given = as_merit(value) if name == "merit" and value in TABLE["merit"].inside else value  # an object
     Options(**OF_OPTIONS.get(name, {}) | {name: given})
+
+
+def by_budget(name: str, value: Any, folder: Path) -> None:
+    """As a program makes a durable agent private."""
+    Budget(**{"epsilon": 1.0, "releases": 3} | {name: value})
+
+
+def by_expiry(name: str, value: Any, folder: Path) -> None:
+    """As a program sets the window of a durable agent; a private one takes any reward."""
+    agent = ffx.Agent(2, **PRIVATE, privatizer=_privatizer())
+    agent.set_window(**NEEDS.get(name, {}) | {name: value})
+
+
+@functools.cache
+def _privatizer() -> Any:
+    return Options(**PRIVATE).privatizer(2, releases=3, noise=SimulatedNoise(0, agent=0))
+
+
+def by_stored_settings(name: str, value: Any, folder: Path) -> None:
+    """As an agent's file or database has them; what is private is stored elsewhere."""
+    options = Options().for_agent(arms_of_their_own=False)
+    values = plain_value(AgentSettings.of("a", 2, None, options, None)) | {"prior": None}
+    AgentSettings.options(read_value(values | {name: value}, AgentSettings, "settings"))
 
 
 def by_flag(name: str, value: Any, folder: Path) -> None:
@@ -230,6 +255,10 @@ STATED = ("reward_range", "minimum_share", "epsilon", "delta", "mechanism", "alg
 Way = Callable[[str, Any, Path], None]
 WAYS: dict[Way, set[str]] = {
     by_keyword: {each.name for each in described()} - OBJECTS,
+    by_budget: {"epsilon", "delta", "releases", "mechanism", "decide_from", "person_records"},
+    by_expiry: {"window", "default_reward"},
+    by_stored_settings: {item.name for item in fields(AgentSettings)}
+    & {each.name for each in described()} - OBJECTS - {"merit", "slots"},
     by_flag: OF_AGENT & IN_SERVICE,
     by_environment: OF_AGENT & IN_SERVICE,
     by_toml: OF_AGENT & IN_SERVICE,

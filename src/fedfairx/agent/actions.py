@@ -143,8 +143,8 @@ def as_arms(
 
 def as_schema(schema: object) -> Schema:
     """Refuse what is no schema."""
-    fits = isinstance(schema, Schema)
-    require(fits, "schema", "must be a features.Schema", type(schema).__name__)
+    typed = isinstance(schema, Schema)
+    require(typed, "schema", "must be a features.Schema", type(schema).__name__)
     return schema  # type: ignore[return-value]
 
 

@@ -10,7 +10,7 @@ import math
 import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from itertools import takewhile
 from os import PathLike
 from typing import Any, Self, Unpack, cast
@@ -22,18 +22,18 @@ from fedfairx import steps
 from fedfairx.agent import settings as files
 from fedfairx.agent.actions import as_arms, as_schema, context_of
 from fedfairx.agent.core import Core
-from fedfairx.agent.draws import Draws
 from fedfairx.agent.exchange import Exchange, privacy_in_short
 from fedfairx.agent.half_life import NOT_PRIVATE
 from fedfairx.agent.input_warnings import LOOKS, ScaleWatch
 from fedfairx.agent.log import ENDED, NullLog, StepLog
 from fedfairx.agent.model import Model
-from fedfairx.agent.options import PLAIN, WHERE_SECURE, Keywords, Options
+from fedfairx.agent.options import PLAIN, WHERE_SECURE, Expiry, Keywords, Options
 from fedfairx.agent.partners import Partners
-from fedfairx.agent.persistence import AgentStore, Asked, find_store, make_store
+from fedfairx.agent.persistence import NOT_THE_SAME, AgentStore, Asked, find_store, make_store
 from fedfairx.agent.reward_limits import check_weights
 from fedfairx.agent.settings import AgentSettings, plain_value, read_value
 from fedfairx.agent.state import MOST, AgentState, PendingDecision
+from fedfairx.agent.uniforms import Uniforms
 from fedfairx.agent.validation import (
     Check,
     Releases,
@@ -76,10 +76,20 @@ from fedfairx.errors import (
     require,
 )
 from fedfairx.features import Encoded, Schema, are_described
-from fedfairx.privacy import Budget, NonPrivateSums, Privatizer, Release, carry_over
+from fedfairx.privacy import (
+    Bounds,
+    Budget,
+    NonPrivateSums,
+    Privatizer,
+    Release,
+    SimulatedNoise,
+    carry_over,
+)
 from fedfairx.privacy.ledger.rollback import Confirm
 from fedfairx.privacy.privatizers.stream import refuse_person
 from fedfairx.storage import erasure, replacement
+from fedfairx.storage.agents import read_agent
+from fedfairx.storage.database import damaged
 from fedfairx.storage.erasure import Deletion, Rollback
 from fedfairx.storage.journal import Journal
 from fedfairx.storage.open_log import open_log
@@ -94,6 +104,7 @@ from fedfairx.util.frames import is_frame, names_in, without_names
 ActionsLike = ArrayLike | Sequence[Any] | Mapping[str, Any] | Any
 
 
+WORK = 100_000_000  # multiplications, about, in a step of `learn`: a second or two, for each who replays it
 #: Why a decision does not wait, by its status.
 _REASONS = {
     WITHDRAWN: "was forgotten",
@@ -192,7 +203,7 @@ class Agent:
         aged = self.options.half_life
         require(aged is None or not self.private, "half_life", NOT_PRIVATE, aged)
         self._clips = self.private or (self._model.sums is not None and self._model.sums.bounds is not None)
-        self._draws = Draws(seed, self._model.uniforms_each)
+        self._draws = Uniforms(seed, self._model.uniforms_each)
         self._core = Core(self._model, self._exchange, self._draws)
         self._pending = self._core.pending
         self._write_to(NullLog())
@@ -468,8 +479,7 @@ class Agent:
         if slots is None:
             return self._slots
         weights = as_weights(slots)
-        fixed = self.private or self.bound is not None
-        if fixed and weights != self._slots[: len(weights)]:
+        if (self.private or self.bound is not None) and weights != self._slots[: len(weights)]:
             text = f"must be those of the options, {self._slots}, or the first of them"
             raise InvalidInput(f"slots {text}: its privacy and its terms are for these, got {slots=}")
         check_weights(weights, self.options.reward_range)
@@ -493,7 +503,7 @@ class Agent:
             require(names is None, "names", "must be left out: this agent's actions have names", names)
             require(context is None, "context", "must be left out: actions have no features", "one")
             offered: Any = contexts if actions is None else actions
-            if is_frame(offered):
+            if offered is not None and is_frame(offered):
                 offered, text = names_in(offered), "must have a column `name`, or an index of text"
                 require(offered is not None, "actions", text, "a frame with neither")
             return *model.actions.offered(offered), None
@@ -506,7 +516,7 @@ class Agent:
             elif names is None and is_frame(features):
                 names = names_in(features, cast("Schema", model.schema).names)
             contexts = encoded.contexts
-        elif is_frame(contexts):
+        elif type(contexts) is not np.ndarray and is_frame(contexts):
             names = names_in(contexts) if names is None else names
             contexts = without_names(contexts)
         rows = as_contexts(contexts, model.dimension)  # type: ignore[arg-type]
@@ -532,26 +542,26 @@ class Agent:
     ) -> Decision:
         """Inside a transaction: draw among checked actions, and write the decision."""
         log, numbers = self._log, self._log.numbers
-        propensity = taken = None
+        propensity = wanted = None
         if note is not None:
             if note.baseline is not None:
                 note = note._replace(baseline=as_baseline(note.baseline, len(rows), weights))
-                taken = None if note.mode == "live" else list(note.wanted)
+                wanted = None if note.mode == "live" else list(note.wanted)
             if note.key is not None:
                 log.require_new(note.key)
         drawn, values = self._model.draw(rows, weights, self._draws)
         if self._looks:
             self._look(rows)  # before anything changes: the warning may be turned into an error
         shown = drawn
-        if taken is not None:
-            shown, size = taken, self._model.dimension
+        if wanted is not None:
+            shown, size = wanted, self._model.dimension
             values[len(rows) + size :] = np.concatenate([context_of(rows, arm, size) for arm in shown])
         if note is not None:
             propensity = note.propensity(shown[0], float(values[shown[0]]), weights)
         called = None if names is None else [names[arm] for arm in shown]
         number = numbers.next
         numbers.next = number + 1
-        instead = None if taken is None else drawn
+        instead = None if wanted is None else drawn
         decision = Decision(
             number, shown, values, len(rows), weights, called, log.prefix, log.time, propensity, instead
         )
@@ -773,8 +783,9 @@ class Agent:
         by_slot: dict[int, Any] = decision.slots_of(rewards) if several else {0: rewards}
         low, high = self._model.limits.low, self._model.limits.high
         for slot, reward in by_slot.items():
-            fits = type(reward) is float and low <= reward <= high
-            if not fits and (reward is not None or not several):
+            if type(reward) is float and low <= reward <= high:  # as most often
+                continue
+            if reward is not None or not several:
                 by_slot[slot] = self._reward(reward)
         return by_slot
 
@@ -934,10 +945,14 @@ class Agent:
             if not self._counts_persons:
                 for person in whose:
                     refuse_person(person)  # it would be stored nowhere
+            most = max(WORK // (1_000 if self._model.actions else max(self.dimension**2, 1_000)), 1)
             with self._transaction:
-                if self.private:
-                    self._enter_rows(rows, values, whose)
-                self._take(steps.Learnt(rows, values, each))
+                for at in range(0, len(rows), most):
+                    part = slice(at, at + most)
+                    if self.private:
+                        self._enter_rows(rows[part], values[part], whose[part])
+                    weighted = None if each is None else each[part]
+                    self._take(steps.Learnt(rows[part], values[part], weighted))
             if encoded is not None:
                 self.count_values(encoded)
         self._warn(dict(enumerate(values)))
@@ -961,15 +976,12 @@ class Agent:
 
     def set_window(self, window: float | None, default_reward: float | None = None) -> None:
         """Set the seconds after which `expire` gives up on a reward, and the reward learnt then, if any."""
-        fits = window is None or (isinstance(window, int | float) and window > 0)
-        require(fits, "window", "must be > 0", window)
-        fits = default_reward is None or window is not None
-        require(fits, "window", "must be given with default_reward", None)
+        asked = Expiry(window=window, default_reward=default_reward)
         try:
-            reward = None if default_reward is None else self._reward(default_reward)
+            reward = None if asked.default_reward is None else self._reward(asked.default_reward)
         except InvalidInput as error:
             raise InvalidInput(f"default_{error}") from None
-        self.window, self.default_reward = window, reward
+        self.window, self.default_reward = asked.window, reward
 
     def expire(self, now: float | None = None) -> int:
         """Give up on decisions that are older than `window`; return how many.
@@ -997,7 +1009,7 @@ class Agent:
     @property
     def warnings(self) -> list[str]:
         """The warnings about the size of contexts and rewards (`ScaleWarning`) since it was opened."""
-        warned = self._scale.said, self._model.limits.said
+        warned = self._scale.warning, self._model.limits.warning
         return [text for text in warned if text is not None]
 
     # --- replacing a reward --------------------------------------------------------------------------
@@ -1044,8 +1056,7 @@ class Agent:
             for number in sorted({old.decision.number for old, _ in wrong if old.first.slot}):
                 replacement.sum_again(journal, number)
             if wrong:
-                journal.log.settle()
-                self._stored().restore()
+                self._stored().rebuild()
         self._warn(dict.fromkeys(range(count), 0.0))
 
     def _number(self, decision: Decision | str) -> int:
@@ -1118,8 +1129,8 @@ class Agent:
         rule: why, in a word such as "400d"; `fedfairx verify` shows it.
         limit: of how many at most, if it is to be done bit by bit.
         """
-        store, fits = self._stored(), isinstance(before, int | float) and 0 <= before < 1e11
-        require(fits, "before", "must be a time in seconds since 1970", before)
+        store, is_time = self._stored(), isinstance(before, int | float) and 0 <= before < 1e11
+        require(is_time, "before", "must be a time in seconds since 1970", before)
         if store.log.in_transaction:
             raise InvalidInput("drop_contexts must be called outside of a transaction: it makes its own")
         return store.drop_contexts(before, rule, limit)
@@ -1205,8 +1216,7 @@ class Agent:
         these.
         """
         store.log.write("DELETE FROM snapshots WHERE agent = ? AND seq > ?", (store.journal.agent, seq))
-        store.log.settle()
-        store.restore()
+        store.rebuild()
         store.snapshot_due = True
         sums = self._model.sums
         return None if sums is None or not sums.spent else self.release().number
@@ -1290,8 +1300,8 @@ class Agent:
 
     def past_release(self, number: int) -> Release:
         """A release that was made before, at no cost; `PrivacyError` if it is no longer available."""
-        with self._lock:
-            return self._exchange.made(number)
+        with self._transaction:
+            return self._exchange.release(number)
 
     def accepted(
         self, releases: Releases, *, limits: Check | None = None, seen: Seen | None = None
@@ -1438,7 +1448,7 @@ class Agent:
         agent._core.restore(state, restored, agent._pending_in(state, saved.next_number))
         log = agent._log
         log.numbers.next = saved.next_number
-        log.prefixes.given = [(each.first, each.origin) for each in saved.origins]
+        log.prefixes.pairs = [(each.first, each.origin) for each in saved.origins]
         log.prefix = log.prefixes.begin(saved.next_number)
         return agent
 
@@ -1478,9 +1488,9 @@ class Agent:
         The first opening creates the agent and needs a dimension, a schema or actions. Later openings need
         only the place, and refuse a setting that differs from the stored one. Only a schema may append to the
         stored one. Every call is on disk before it returns, or has changed nothing. Only one process at a
-        time can have it open: `close` it, or use it as a context manager.
+        time can have the database open, unless all share it: `close` it, or use it as a context manager.
 
-        name: which agent, if the database holds several; one process must open all of them.
+        name: which agent, if the database holds several.
         dimension, schema, actions, options, seed: as for `Agent`, like other keywords.
         budget: makes the agent private (`privacy.Budget`); ledger and noise key are in the same database. If
             there is a schema, its bounds follow from it and from `reward_range`, unless they are given. For
@@ -1492,7 +1502,7 @@ class Agent:
         shared: several processes may have a `postgresql://` database open, if all say so. Each call that
             writes first takes the steps of the others, and its own come after them, as if one process had
             made all. What is only read, like `estimate`, is as of the last such call; an empty `transaction`
-            catches up. Not yet for private agents and members of federations.
+            catches up.
         """
         asked = Asked(name, dimension, schema, actions, options, budget, keywords)
         log = open_log(place, shared=shared)
@@ -1572,9 +1582,22 @@ class Agent:
     def verify(self) -> None:
         """Replay a durable agent's whole log; `StateError` unless it ends in the same state, to the bit.
 
-        It takes about as long as learning the rewards took, and blocks all other calls.
+        It takes about as long as learning the rewards took, and blocks all other calls. Where processes share
+        the database, it blocks none: a copy of the agent replays the log as it is now.
         """
-        self._stored().verify()
+        store = self._stored()
+        if not self.shared:
+            store.verify()
+            return
+        with closing(store.log.database.at_one_time()) as database:
+            with self._transaction:
+                state, log = store.snapshot(), Log(database)  # it is first asked while nobody appends
+            row = read_agent(log, store.journal.agent)
+            copy = AgentStore(log, row.number, row.settings, row.secret)
+            type(self)._in(copy, self.options, None)
+            copy.restore(whole=True)
+            if copy.snapshot() != state:
+                raise damaged(store.journal.place, NOT_THE_SAME)
 
     def close(self) -> None:
         """Close the database; an agent in memory has none."""
@@ -1594,12 +1617,17 @@ def _compile(log: Log, asked: Asked) -> None:
     try:
         with log.lock:
             store = find_store(log, asked.name)
+        sharing: Budget | Bounds | None
         if store is not None:
             settings, options = store.settings, store.options(asked.merit)
+            sharing = store.budgets[-1] if store.budgets else None
         else:
             settings, options = asked.settings(log.database.place), asked.all_options
-        if asked.budget is None:  # else it is refused
-            warm(Agent(**settings.arms(), options=options))
+            sharing = asked.sharing()
+        privatizer = None
+        if isinstance(sharing, Budget):  # calibrated here, and once in a process
+            privatizer = sharing.privatizer(settings.dimension, noise=SimulatedNoise(0))
+        warm(Agent(**settings.arms(), options=options, privatizer=privatizer))
     except BaseException:
         log.close()
         raise

@@ -57,13 +57,13 @@ def _text(value: object) -> str:
 
 def _with(thing: Thing, name: str, values: Mapping[str, float]) -> Thing:
     fields = getattr(thing, "__dataclass_fields__", {})
-    given: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     for key, value in values.items():
         if key not in fields:
             raise InvalidInput(f"{name} has no parameter {key!r}; it has: {', '.join(fields) or 'none'}")
         whole = "int" in str(fields[key].type)
         if whole and not value.is_integer():
             raise InvalidInput(f"{key} must be an integer, got {key}={value:g}")
-        given[key] = int(value) if whole else value
-    changed: Thing = replace(thing, **given) if given else thing  # type: ignore[type-var]
+        changes[key] = int(value) if whole else value
+    changed: Thing = replace(thing, **changes) if changes else thing  # type: ignore[type-var]
     return changed

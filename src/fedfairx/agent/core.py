@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fedfairx import steps
-from fedfairx.agent.draws import Draws
 from fedfairx.agent.exchange import Base, Exchange
 from fedfairx.agent.model import Model
 from fedfairx.agent.settings import stored_schema
@@ -26,6 +25,7 @@ from fedfairx.agent.state import (
     as_numbers,
     as_release,
 )
+from fedfairx.agent.uniforms import Uniforms
 from fedfairx.core.marginal_likelihood import Sizes, next_refit
 from fedfairx.core.partners import LEVELS
 from fedfairx.core.statistics import packed_size
@@ -41,7 +41,7 @@ DELETED = "deleted"
 class Core:
     """The parts of an agent that change; an `AgentState` is their value."""
 
-    def __init__(self, model: Model, exchange: Exchange, draws: Draws) -> None:
+    def __init__(self, model: Model, exchange: Exchange, draws: Uniforms) -> None:
         self.model = model
         self.exchange = exchange
         self.draws = draws
@@ -113,7 +113,7 @@ class Core:
 
     def _learn_nothing(self, status: str, slots: int) -> None:
         if status == DELETED and self.model.sums is None:
-            self.model.local_count += slots  # its messages count blank records in their place
+            self.model.count_blank(slots)  # its messages count blank records in their place
 
     def _learnt(self, step: steps.Learnt) -> None:
         weights = [1.0] * len(step.rows) if step.weights is None else step.weights.tolist()
@@ -279,8 +279,8 @@ class Core:
         if (aged is None) != (model.aging is None):
             raise StateError("aged must be there if there is a half-life, and only then")
         if aged is not None and model.aging is not None:
-            held = aged.arrived.keys() == exchange.latest.keys()
-            if not (held and all(0 <= since <= aged.at <= MOST for since in (0, *aged.arrived.values()))):
+            complete = aged.arrived.keys() == exchange.latest.keys()
+            if not (complete and all(0 <= since <= aged.at <= MOST for since in (0, *aged.arrived.values()))):
                 raise StateError("aged.arrived must be of all releases held, from 0 to aged.at")
             model.aging.at, model.refit_at, exchange.arrived = aged.at, aged.refit_at, dict(aged.arrived)
 

@@ -14,7 +14,7 @@ import numpy as np
 from fedfairx.agent.input_warnings import ClippingWatch
 from fedfairx.agent.model import Model
 from fedfairx.agent.partners import ASSUMED_ALIKE, NOT_ABLE, Partner, Partners, reason
-from fedfairx.agent.pooling import Known, Pool, sds
+from fedfairx.agent.pooling import Beliefs, Pool, sds
 from fedfairx.agent.validation import Check, Releases, Seen, accept, check_next_run
 from fedfairx.core.partners import DIFFER
 from fedfairx.core.statistics import packed_size
@@ -92,7 +92,7 @@ class Exchange:
         If it is interrupted, a later one knows by `Model.marks` which records were in it.
         """
         self.model.mark_local(self._in_releases())
-        return self.made(number), self._in_releases()
+        return self.release(number), self._in_releases()
 
     def hold_own(self, number: int, release: Release | None, records: int | None) -> None:
         """Hold a release that the privatizer has made, of its first `records` local records, or of all."""
@@ -100,11 +100,11 @@ class Exchange:
         if records is None:
             records = model.local_count
             model.mark_local(self._in_releases())
-        self.latest[self.name] = self.made(number) if release is None else release
+        self.latest[self.name] = self.release(number) if release is None else release
         self.arrived = self._arriving([self.name])
         model.fold_local(records)
 
-    def made(self, number: int | None) -> Release:
+    def release(self, number: int | None) -> Release:
         """The privatizer's release of that number, or the next; its digest covers the names of actions."""
         release = self.privatizer.release(number)
         return release if self.model.actions is None else replace(release, mechanism=self.digest())
@@ -162,10 +162,10 @@ class Exchange:
 
         The noise of epochs is independent, so its variances add. See `Agent.begin_epoch`.
         """
-        held = self.latest.get(self._held_name)
+        latest = self.latest.get(self._held_name)
         packed, count, noise_sd = np.zeros(packed_size(self.model.dimension)), 0, 0.0
-        if held is not None:
-            packed, count, (noise_sd,) = held.packed, held.count, self.pool.sds([held])
+        if latest is not None:
+            packed, count, (noise_sd,) = latest.packed, latest.count, self.pool.sds([latest])
         before = Release(0, packed, count, self.digest())
         self.base = Base(before, noise_sd, run)
         self.set_privatizer(privatizer)
@@ -173,18 +173,18 @@ class Exchange:
 
     def add_total(self, total: Release, members: int) -> None:
         """Add the last total of an epoch of others to what is known from closed epochs."""
-        name, stream, held = self._held_name, self.privatizer.stream, self.latest.get(self._held_name)
+        name, stream, latest = self._held_name, self.privatizer.stream, self.latest.get(self._held_name)
         assert stream is not None
         packed = stream.opened(total.packed, total.count)
         zero = Release(0, np.zeros_like(packed), 0, self.digest())
         base = self.base or Base(zero, 0.0, self.run)
         noise_sd = math.hypot(base.noise_sd, *sds(stream.mechanism, [total], members))
-        added, held = (
+        added, latest = (
             replace(each, packed=each.packed + packed, count=each.count + total.count)
-            for each in (base.release, held or base.release)
+            for each in (base.release, latest or base.release)
         )
         self.set_base(Base(added, noise_sd, base.run))
-        self._pool(self.latest | {name: held}, self._arriving([name]), {})
+        self._pool(self.latest | {name: latest}, self._arriving([name]), {})
 
     # --- taking in -----------------------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ class Exchange:
             text = f"total {total.number} can't hold this agent's row: it has made {self.released}"
             raise MessageRefused(text, reason="malformed")
         row, name = self.latest[self.name], TOTAL
-        row = row if row.number == total.number else self.made(total.number)
+        row = row if row.number == total.number else self.release(total.number)
         packed, count = total.packed, total.count
         assert stream is not None
         if packed.shape != row.packed.shape or count < row.count:
@@ -258,25 +258,25 @@ class Exchange:
     def _pool(self, latest: dict[str, Release], arrived: dict[str, int], weights: dict[str, Array]) -> None:
         """Derive the model from these releases; `weights` are those of partners judged before."""
         model, pool = self.model, self.pool
-        held = {name: self._aged(release, arrived.get(name)) for name, release in latest.items()}
+        current = {name: self._aged(release, arrived.get(name)) for name, release in latest.items()}
         learner, own = model.learner, model.own_sums()
-        known = Known(
+        beliefs = Beliefs(
             learner.noise_variance,
             learner.size_of_parameter(),
             learner.ridge,
             learner.mean,
             learner.observed,
         )
-        others, judged = self._others(held), None
+        others, judged = self._others(current), None
         if own is not None and others and model.options.partners == DIFFER:
-            judged = pool.judged(own, others, known, weights)
+            judged = pool.judged(own, others, beliefs, weights)
             theirs = sum(each.count for each in others.values())
-            shared, count = own + judged.told, float(model.observed + theirs)
+            shared, count = own + judged.statistics, float(model.observed + theirs)
         elif own is not None and model.decide_from == "own+released":
-            shared, count = pool.beside_own(own, model.observed, list(others.values()), known)
+            shared, count = pool.beside_own(own, model.observed, list(others.values()), beliefs)
         else:
-            releases = [held[name] for name in sorted(held) if not (self.secure and name == self.name)]
-            shared, count = pool.all_alike(releases, model.dimension, known)
+            releases = [current[name] for name in sorted(current) if not (self.secure and name == self.name)]
+            shared, count = pool.all_alike(releases, model.dimension, beliefs)
             if model.decide_from != "released":
                 shared, count = shared + learner.fresh, count + model.local_count
         model.adopt(shared, count)
@@ -297,11 +297,11 @@ class Exchange:
         """The partners, how far each is believed, and why."""
         differ, able = self.model.options.partners == DIFFER, self.model.decide_from != "released"
         partners = Partners()
-        for name, held in self._others(self.latest).items():
+        for name, release in self._others(self.latest).items():
             why = NOT_ABLE if differ else ASSUMED_ALIKE
             if differ and able:
                 why = reason(self.weights[name], self.trust[name], self.model.learner.observed)
-            partners[name] = Partner(name, held.number, held.count, self.powers.get(name, 1.0), why)
+            partners[name] = Partner(name, release.number, release.count, self.powers.get(name, 1.0), why)
         return partners
 
 

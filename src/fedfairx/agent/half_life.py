@@ -33,27 +33,27 @@ NOT_PRIVATE = (
 HalfLife = float | str | timedelta
 
 
-def as_half_life(given: Any) -> float | str | None:
+def as_half_life(half_life: Any) -> float | str | None:
     """Check a half-life: a float is a number of rewards, text such as "30d" is a time."""
-    if given is None:
+    if half_life is None:
         return None
-    refusal = InvalidInput(f"half_life {RULE}, got half_life={given!r}")
-    if isinstance(given, timedelta):
-        return _as_text(given.total_seconds(), refusal)
-    if isinstance(given, str):
-        found = re.fullmatch(r"([0-9.]+)\s*([a-z]?)", given.strip())
-        if found is None or found[2] not in ("", *UNITS):
+    refusal = InvalidInput(f"half_life {RULE}, got half_life={half_life!r}")
+    if isinstance(half_life, timedelta):
+        return _as_text(half_life.total_seconds(), refusal)
+    if isinstance(half_life, str):
+        match = re.fullmatch(r"([0-9.]+)\s*([a-z]?)", half_life.strip())
+        if match is None or match[2] not in ("", *UNITS):
             raise refusal
         try:
-            number = float(found[1])
+            number = float(match[1])
         except ValueError:
             raise refusal from None
-        if found[2]:
-            return _as_text(number * UNITS[found[2]], refusal)
-        given = number
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= LONGEST:
+        if match[2]:
+            return _as_text(number * UNITS[match[2]], refusal)
+        half_life = number
+    if isinstance(half_life, bool) or not isinstance(half_life, int | float) or not 0 < half_life <= LONGEST:
         raise refusal
-    return float(given)
+    return float(half_life)
 
 
 def _as_text(seconds: float, refusal: InvalidInput) -> str:

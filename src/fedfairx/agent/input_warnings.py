@@ -37,17 +37,17 @@ class ClippingWatch:
         self._privatizer = privatizer
         self._before = privatizer.clipped
         self._records = 0
-        self._said = False
+        self._warned = False
 
     def look(self, records: int = 1) -> None:
         """Count `records` more, and warn if too many were clipped."""
-        if self._said:
+        if self._warned:
             return
         self._records += records
         clipped = self._privatizer.clipped - self._before
         if self._records < ENOUGH or clipped <= TOLERATED * self._records:
             return
-        self._said = True
+        self._warned = True
         warn_caller(
             f"{clipped} of {self._records} records were clipped to this agent's bounds, more than "
             f"{TOLERATED:.0%}: what is learnt from them is biased, whatever epsilon is. The guarantee holds. "
@@ -61,16 +61,16 @@ class ScaleWatch:
 
     def __init__(self, expected: float) -> None:
         self._limit = FAR * expected
-        self.said: str | None = None  # the warning
+        self.warning: str | None = None
 
     def look(self, rows: Array) -> None:
         """Warn if one of these finite contexts (K, d) is far too long."""
-        if self.said is not None or float(np.einsum("kj,kj->k", rows, rows).max()) <= self._limit**2:
+        if self.warning is not None or float(np.einsum("kj,kj->k", rows, rows).max()) <= self._limit**2:
             return
-        self.said = (
+        self.warning = (
             f"contexts are longer than {self._limit:g}, far beyond what this agent's prior or confidence "
             "expects: it will learn slowly or starve actions. Scale them (fedfairx.features.unit_ball, or "
             "features with ranges), or give a prior with a smaller sd (rule='optimism': a confidence with a "
             "smaller parameter_norm)"
         )
-        warn_caller(self.said, ScaleWarning)
+        warn_caller(self.warning, ScaleWarning)

@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedfairx.agent.actions import Actions, unit_vectors
-from fedfairx.agent.draws import Draws
 from fedfairx.agent.half_life import Aging
 from fedfairx.agent.options import Options
 from fedfairx.agent.reward_limits import RewardLimits
-from fedfairx.agent.validation import check_definite
+from fedfairx.agent.uniforms import Uniforms
+from fedfairx.agent.validation import FLOAT, check_definite
 from fedfairx.core.agent_kernels import (
     LARGEST,
     AgentMemory,
@@ -152,7 +152,7 @@ class Model:
         return None if self.decide_from == "released" else self.own + self.learner.fresh
 
     def draw(
-        self, rows: Any, weights: Weights, draws: Draws, memory: Array | None = None
+        self, rows: Any, weights: Weights, draws: Uniforms, memory: Array | None = None
     ) -> tuple[list[int], Array]:
         """The action in each slot for the next uniforms, which stay unused, and the values of a `Decision`.
 
@@ -295,24 +295,30 @@ class Model:
 
         It can where rewards of all slots come at once, and no sizes are learnt meanwhile.
         """
-        count, sums, limits = len(decision.weights), self.sums, self.limits
+        sums, count = self.sums, len(decision.weights)
+        if sums is None or sums.bounds is not None or self.actions is not None or self.aging is not None:
+            return False
         observed, updates = self.local_count + count, self.updates + count
         quiet = self.released_count + observed < self.refit_at and updates < REFRESH_EVERY
-        fits = len(rewards) == count > 1 and quiet and self.aging is None and self.actions is None
-        if not fits or sums is None or sums.bounds is not None or None in rewards.values():
+        if not quiet or len(rewards) < count or count == 1:
             return False
-        learnt = np.array([*rewards.values(), self.growth])  # in the order of slots
-        weights, at = self._as_array(decision.weights), decision.values.size - self.dimension * count
-        low, high, memory = limits.low, limits.high, self.learner.memory
-        if not sums.add_and_learn_slate(memory, decision.values, at, weights, learnt, low, high):
+        learnt = np.array([*rewards.values()])  # in the order of slots
+        if learnt.dtype is not FLOAT:  # a slot without a reward
             return False
+        values, weights = decision.values, self._as_array(decision.weights)
+        at = values.size - self.dimension * count
+        growth = sums.add_and_learn_slate(self.learner.memory, values, at, weights, learnt, self.growth)
         self.local_count, self.updates = observed, updates
-        growth = learnt.item(count)
         if growth >= 0.0:
             self.growth = growth
         else:
             self._derive()
         return True
+
+    def count_blank(self, records: int) -> None:
+        """Count records of which nothing is learnt; sizes are estimated again after the next doubling."""
+        self.local_count += records
+        self.refit_at = max(self.refit_at, next_refit(self.observed))  # as it is restored
 
     def _refit(self) -> None:
         """Estimate σ, the prior's sd and plausible rewards again, after own rewards have doubled.
@@ -363,25 +369,25 @@ class Model:
 
     # --- records that are in no release yet ----------------------------------------------------------
 
-    def mark_local(self, held: int) -> None:
-        """Note what a release made now may hold; `held` records are in an interrupted one."""
-        self.marks = {count: mark for count, mark in self.marks.items() if count == held}
+    def mark_local(self, records: int) -> None:
+        """Note what a release made now may hold; the first `records` are in an interrupted one."""
+        self.marks = {count: mark for count, mark in self.marks.items() if count == records}
         self.marks[self.local_count] = self.learner.fresh.copy()
 
-    def fold_local(self, held: int) -> None:
-        """Move `held` records, which are in a release now, from the local sums to the agent's own.
+    def fold_local(self, records: int) -> None:
+        """Move the first `records`, which are in a release now, from the local sums to the agent's own.
 
         These are all local records, unless the privatizer has finished a release that was interrupted before
         the last of them came.
         """
-        if held not in self.marks:  # their sums are unknown: all stay until all are released
+        if records not in self.marks:  # their sums are unknown: all stay until all are released
             return
-        released, fresh = self.marks[held], self.learner.fresh
+        released, fresh = self.marks[records], self.learner.fresh
         if self.decide_from != "released":
             self.own += released
         fresh -= released
-        self.released_count += held
-        self.local_count -= held
+        self.released_count += records
+        self.local_count -= records
         self.marks.clear()
 
     # --- actions without features --------------------------------------------------------------------

@@ -28,15 +28,17 @@ from fedfairx.core.partners import ALIKE, DIFFER, PARTNERS
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM, RULES
 from fedfairx.core.slates import MOST, ONE, Slots, as_weights, read_slots
-from fedfairx.errors import require
+from fedfairx.errors import InvalidInput, require
 from fedfairx.privacy import Bounds, Budget, Centring, NonPrivateSums, Privatizer, mechanisms
 from fedfairx.privacy.budget import Calibrate, require_claim
 from fedfairx.privacy.guarantee import DECIDE_FROM, DecideFrom
 from fedfairx.privacy.ledger.ledger import Ledger
+from fedfairx.privacy.mechanisms.gaussian import require_mechanism
 from fedfairx.privacy.mechanisms.noise import NoiseSource
 from fedfairx.privacy.mechanisms.noise_share import NoiseShare
 from fedfairx.util.config import (
     COUNT,
+    NUMBER,
     POSITIVE,
     READERS,
     SHARE,
@@ -44,8 +46,10 @@ from fedfairx.util.config import (
     Part,
     Scope,
     Setting,
+    check_fields,
     option,
     settings_of,
+    with_default,
 )
 
 #: The default scale of the radius, fitted to the paper's curve (docs/paper/reproduction.md), so that what is
@@ -55,7 +59,7 @@ SCALE = 0.5
 AGGREGATIONS = PLAIN, SECURE = "plain", "secure"
 #: Where secure aggregation is available, for errors.
 WHERE_SECURE = "secure aggregation is for simulate, Federation and the terms of a federation"
-AGENT, AGREED, MEMBER, *_ = Scope
+AGENT, AGREED, MEMBER, RUNNING, _ = Scope
 OWN = "the algorithm's own"  # what None means
 _KINDS = {"prior": Prior, "confidence": Confidence, "bounds": Bounds, "centring": Centring}
 
@@ -106,8 +110,8 @@ class SharedOptions:
     )
     minimum_share: float = option(0.0, AGREED, Limits(ge=0, lt=1))
     slots: Slots = option(ONE, AGREED, like="3 or 1,0.63,0.5", unset=1, metavar="INT|NUMBER,…")
-    epsilon: float | None = option(None, AGREED, POSITIVE)
-    delta: float = option(1e-6, AGREED, Limits(gt=0, lt=1))
+    epsilon: float | None = with_default(Budget, "epsilon", None)
+    delta: float = with_default(Budget, "delta", Budget.delta)
     decide_from: str | None = option(None, MEMBER, choices=DECIDE_FROM, unset=OWN)
     partners: str = option(ALIKE, MEMBER, choices=PARTNERS)
     half_life: HalfLife | None = option(None, MEMBER, like="1000 or 30d", metavar="REWARDS|TIME")
@@ -169,19 +173,16 @@ class Options(SharedOptions):
     colluding: int | None = option(None, AGREED, COUNT, unset="a fifth of the agents, at least one")
 
     def __post_init__(self) -> None:
-        for each in described():
-            if each.is_plain and each.items is None:
-                object.__setattr__(self, each.name, each.read(getattr(self, each.name)))
+        check_fields(self, (each for each in described() if each.is_plain and each.items is None))
         for name, kind in _KINDS.items():
             value = getattr(self, name)
             require(value is None or isinstance(value, kind), name, f"must be a {kind.__name__}", value)
         object.__setattr__(self, "reward_range", as_reward_range(self.reward_range))
-        fits = isinstance(self.algorithm, str | Algorithm)
-        require(fits, "algorithm", "must be a name of fedfairx.algorithms() or an Algorithm", self.algorithm)
-        fits = isinstance(self.mechanism, str) or callable(self.mechanism)
-        require(fits, "mechanism", "must be a name or a function", self.mechanism)
-        fits = self.merit is None or isinstance(self.merit, Merit)
-        require(fits, "merit", "must be a merit function of fedfairx.merit", self.merit)
+        typed = isinstance(self.algorithm, str | Algorithm)
+        require(typed, "algorithm", "must be a name of fedfairx.algorithms() or an Algorithm", self.algorithm)
+        require_mechanism(self.mechanism)
+        typed = self.merit is None or isinstance(self.merit, Merit)
+        require(typed, "merit", "must be a merit function of fedfairx.merit", self.merit)
         chosen = self.composed
         if self.optimistic:
             text = f"is not for rule='{OPTIMISM}', which has no posterior"
@@ -193,8 +194,8 @@ class Options(SharedOptions):
         weights = as_weights(self.slots)
         object.__setattr__(self, "slots", weights)
         check_weights(weights, self.reward_range)
-        fits = self.bounds is None or self.bounds.slots in (ONE, self.slots)
-        require(fits, "bounds", "must leave slots to the options", self.bounds, "give slots")
+        same = self.bounds is None or self.bounds.slots in (ONE, self.slots)
+        require(same, "bounds", "must leave slots to the options", self.bounds, "give slots")
         self._check_partners()
         self._check_half_life()
         self._check_aggregation()
@@ -221,19 +222,18 @@ class Options(SharedOptions):
             require(not self.optimistic, "half_life", text, self.half_life)
 
     def _check_aggregation(self) -> None:
-        given = self.aggregation
-        if given == PLAIN:
+        if self.aggregation == PLAIN:
             text = f"is for aggregation={SECURE!r}"
             require(self.colluding is None, "colluding", text, self.colluding, "leave it out")
             return
         composed = self.composed
         text = f"must be {PLAIN!r} for {composed.name}, which is not private"
-        require(composed.private, "aggregation", text, given)
+        require(composed.private, "aggregation", text, self.aggregation)
         text = f"must be {PLAIN!r} for {composed.name}, whose schedule looks at the data"
-        require(composed.schedule.public, "aggregation", text, given)
-        known = composed.decide_from in ("own+released", "released")
+        require(composed.schedule.public, "aggregation", text, self.aggregation)
+        from_releases = composed.decide_from in ("own+released", "released")
         text = "must be released or own+released with secure aggregation"
-        require(known, "decide_from", text, composed.decide_from)
+        require(from_releases, "decide_from", text, composed.decide_from)
 
     def _check_privacy(self) -> None:
         composed = self.composed
@@ -247,12 +247,12 @@ class Options(SharedOptions):
     @classmethod
     def given(cls, options: Options | None, **keywords: Unpack[Keywords]) -> Options:
         """`options`, or the options that keywords make; both at once are refused."""
-        known = [item.name for item in fields(cls)]
+        names = [item.name for item in fields(cls)]
         for name in keywords:
-            if name not in known:
+            if name not in names:
                 from difflib import get_close_matches
 
-                near = ["an agent's schema"] if name == "features" else get_close_matches(name, known, 1)
+                near = ["an agent's schema"] if name == "features" else get_close_matches(name, names, 1)
                 raise TypeError(f"there is no option {name}{f'; do you mean {near[0]}?' if near else ''}")
         if options is None:
             return cls(**keywords)  # type: ignore[arg-type]  # checked there
@@ -386,6 +386,29 @@ class Options(SharedOptions):
             "aggregation": self.aggregation,
             "colluding": self.colluding,
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expiry:
+    """Until when a reward is waited for, by an agent on disk or in a service.
+
+    window: seconds after which a reward is no longer waited for, also of agents made without a window;
+        docs/howto/late-and-missing-rewards.md.
+    default_reward: reward that is learnt when the window is past; nothing if not given.
+    """
+
+    window: float | None = option(None, RUNNING, POSITIVE)
+    default_reward: float | None = option(None, RUNNING, NUMBER)
+
+    def __post_init__(self) -> None:
+        check_fields(self, _of_expiry())
+        if self.default_reward is not None and self.window is None:
+            raise InvalidInput("default_reward must come with a window, after which it is learnt")
+
+
+@cache
+def _of_expiry() -> tuple[Setting, ...]:
+    return settings_of(Expiry)
 
 
 @cache

@@ -53,7 +53,7 @@ NOT_ABLE = "taken for alike: decisions come from releases alone, which can't tel
 class Judged(NamedTuple):
     """What partners who may differ say about the agent's own θ, and how far they are believed."""
 
-    told: Array  # (q,) as exact statistics
+    statistics: Array  # (q,) as if they were exact
     weights: dict[str, Array]  # of `POWERS`, for each partner by itself and our rewards alone
     trust: dict[str, float]  # of each, by the other partners; 1 if we have rewards enough
     powers: dict[str, float]  # with which each of them counts
@@ -71,17 +71,17 @@ class Judge:
     ) -> None:
         self._dimension = dimension_of(own)
         self._memory = np.empty(_memory_size(self._dimension))
-        known = own.size + mean.size
-        self._memory[:known] = np.concatenate((own, mean))  # a `PartnerEvidence` begins with these
-        self._prior_weights = self._memory[known : known + LEVELS]
-        self._weights = self._memory[known + LEVELS : known + 2 * LEVELS]
-        self._known = size, ridge, variance
+        start = own.size + mean.size
+        self._memory[:start] = np.concatenate((own, mean))  # a `PartnerEvidence` begins with these
+        self._prior_weights = self._memory[start : start + LEVELS]
+        self._weights = self._memory[start + LEVELS : start + 2 * LEVELS]
+        self._scales = size, ridge, variance
         self._few = observed < FEW
 
     def _power(self, others: Array, noise_sd: float, prior_weights: Array) -> float:
         """How far these statistics are believed; they are filtered in place."""
         self._prior_weights[:] = prior_weights
-        return float(power_in(others, self._memory, self._dimension, noise_sd, *self._known))
+        return float(power_in(others, self._memory, self._dimension, noise_sd, *self._scales))
 
     def weights(self, release: Array, noise_sd: float) -> Array:
         """The weights of `POWERS` for one partner."""
@@ -89,11 +89,11 @@ class Judge:
         return self._weights.copy()
 
     def together(
-        self, releases: Mapping[str, Array], noise_sd: Mapping[str, float], known: Mapping[str, Array]
+        self, releases: Mapping[str, Array], noise_sd: Mapping[str, float], before: Mapping[str, Array]
     ) -> Judged:
-        """Judge all partners together; those whose weights are `known` are not judged again."""
+        """Judge all partners together; those whose weights are in `before` are not judged again."""
         weights = {
-            name: known[name] if name in known else self.weights(packed, noise_sd[name])
+            name: before[name] if name in before else self.weights(packed, noise_sd[name])
             for name, packed in releases.items()
         }
         each, packed = np.array(list(weights.values())), np.array(list(releases.values()))
@@ -102,12 +102,12 @@ class Judge:
             each, trust = self._by_each_other(packed, sds, each)
         powers = each @ POWERS
         powers /= max(float(powers.max()), 1e-300)
-        told = powers @ packed
+        statistics = powers @ packed
         noise = float(np.linalg.norm(powers * sds))
-        common = self._power(told, noise, powers @ each / max(float(powers.sum()), 1e-300))
-        told *= common
+        common = self._power(statistics, noise, powers @ each / max(float(powers.sum()), 1e-300))
+        statistics *= common
         return Judged(
-            told,
+            statistics,
             weights,
             dict(zip(releases, trust.tolist(), strict=True)),
             dict(zip(releases, (common * powers).tolist(), strict=True)),
@@ -120,7 +120,7 @@ class Judge:
         sizes = (releases.size, weights.size, count)  # `Peers` begin with these
         ends = np.cumsum(sizes)
         memory[: ends[1]] = np.concatenate((releases.ravel(), weights.ravel()))
-        judge_by_each_other_in(memory, count, self._memory, dimension, noise_sds, *self._known)
+        judge_by_each_other_in(memory, count, self._memory, dimension, noise_sds, *self._scales)
         return memory[ends[0] : ends[1]].reshape(weights.shape), memory[ends[1] : ends[2]]
 
 

@@ -57,6 +57,7 @@ SHORT = 100  # steps that a short call takes at most: a decision, or the rewards
 PAIRS = 50  # pairs of coordinates that a snapshot writes in the time of a step
 FEW = 20_000  # the most steps that are read into memory before any is replayed
 CHUNK = 200  # decisions whose contexts are dropped in one transaction
+NOT_THE_SAME = "replayed, its log ends in another state"
 #: Steps after which what was applied before them is no longer what the log gives, or can no longer be read.
 REWRITING = (steps.Replaced, steps.Deleted, steps.RolledBack, steps.Dropped)
 
@@ -66,8 +67,8 @@ def find_store(log: Log, name: str | None) -> AgentStore | None:
     number = number_of(log, name) if isinstance(name, str) else None
     rows = read_agents(log) if name is None else [] if number is None else [read_agent(log, number)]
     if len(rows) > 1:
-        known = ", ".join(repr(row.name) for row in rows[:10])
-        raise InvalidInput(f"name must be given: {log.database.place} holds {len(rows)} agents, {known}")
+        names = ", ".join(repr(row.name) for row in rows[:10])
+        raise InvalidInput(f"name must be given: {log.database.place} holds {len(rows)} agents, {names}")
     for row in rows:
         if row.number in log.agents:
             raise StorageUnavailable(f"agent {row.name!r} in {log.database.place} is open already")
@@ -177,11 +178,6 @@ class AgentStore:
         self.settings = read_value(settings, AgentSettings, "settings")
         if self.settings.features is None:
             self.settings = replace(self.settings, features=adopted_schema(self.journal))
-        if log.database.shared and settings["budgets"]:
-            raise InvalidInput(
-                f"agent {settings['name']!r} is private, and for now a private agent is for one process: it "
-                f"must have {self.journal.place} alone"
-            )
         self._settings = settings
         self._secret = secret
         self.core: Core  # set by the agent
@@ -213,7 +209,7 @@ class AgentStore:
         log.followers[number] = self._catch_up
         self.journal.long_after = self._snapshot_soon
         log.agents.add(number)
-        self.prefix = self.prefixes.given[-1][1]
+        self.prefix = self.prefixes.pairs[-1][1]
 
     def close(self) -> None:
         """Detach the agent from the log, which is closed with its last agent."""
@@ -246,7 +242,7 @@ class AgentStore:
 
     def _hooks(self) -> list[tuple[list[Any], Callable[[], object]]]:
         log = self.log
-        return [(log.restorers, self.restore), (log.closing, self._before_close)]
+        return [(log.restorers, self._read_again), (log.closing, self._before_close)]
 
     def options(self, merit: Merit | None) -> Options:
         """The stored options; a function of the user's own must be given as `merit`."""
@@ -297,8 +293,8 @@ class AgentStore:
                 f"schema must be left out: this agent was made without one, and can get one only from a "
                 f"process that has {self.journal.place} alone, got {schema}"
             )
-        fits = self.settings.actions is None and schema.width == self.settings.dimension
-        if not fits or not store_feature_schema(self.journal, schema.to_dict()):
+        compatible = self.settings.actions is None and schema.width == self.settings.dimension
+        if not compatible or not store_feature_schema(self.journal, schema.to_dict()):
             raise InvalidInput(
                 "schema must be left out: this agent has learnt from contexts without one; create another "
                 f"agent, got {schema}"
@@ -316,8 +312,8 @@ class AgentStore:
         except FedFairXError:
             raise
         except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-            said = type(error).__name__  # the text might contain data
-            raise damaged(self.journal.place, f"it can't be read, {said}") from None
+            kind = type(error).__name__  # the text might contain data
+            raise damaged(self.journal.place, f"it can't be read, {kind}") from None
 
     def _restore(self, whole: bool) -> None:
         core, journal = self.core, self.journal
@@ -336,20 +332,45 @@ class AgentStore:
         journal.unsaved = 0
         self._replay_all(entries, amended)
 
+    def rebuild(self) -> None:
+        """Inside a transaction, after a step that changes how earlier ones are read: restore the agent.
+
+        If that took many steps, the state is stored in the same transaction: other processes, which may be
+        next, then need not replay them too.
+        """
+        self.log.settle()
+        self.restore()
+        if self._snapshot_soon(0):
+            self.take_snapshot()
+
     def _read_prefixes(self) -> None:
         if self.log.database.shared:
             self.journal.read_prefixes()
-            self.prefix = self.prefixes.given[-1][1] if self.prefixes.given else ""
+            self.prefix = self.prefixes.pairs[-1][1] if self.prefixes.pairs else ""
+
+    def _read_again(self) -> None:
+        """Restore the agent, whose earlier steps other processes may have rewritten."""
+        self.journal.rewritten += 1
+        self.restore()
 
     def _catch_up(self, since: int) -> None:
-        """Inside a transaction, at its start: apply what other processes have appended from a number on."""
+        """Inside a transaction, at its start: apply what other processes have appended from a number on.
+
+        They wait meanwhile. So a process that stood still for long begins with the newest snapshot.
+        """
         journal, heads = self.journal, self.log.heads
         self._read_prefixes()
-        entries = list(journal.entries(since, after=heads.pop(journal.agent, None)))
-        if any(isinstance(entry.step, REWRITING) for entry in entries):
-            journal.rewritten += 1
-            self.restore()
+        head = heads.pop(journal.agent, None)
+        far = self.log.end - since > SNAPSHOT_EVERY and journal.snapshot_numbers()[-1] > since
+        entries = [] if far else list(journal.entries(since, after=head))
+        if far or any(isinstance(entry.step, REWRITING) for entry in entries):
+            self._read_again()
         else:
+            if any(isinstance(entry.step, steps.RunBegun | steps.EpochBegun) for entry in entries):
+                self._read_budgets()
+            for run in self._runs.values():
+                if run.stream is not None:
+                    run.stream.read_again()
             self._replay_all(entries, Amendments())
         if entries:
             heads[journal.agent] = entries[-1].seal[DIGEST]
@@ -360,6 +381,7 @@ class AgentStore:
                 self._replayed = entry.time
                 self._replay(entry, undone=amended.is_undone(entry.number))
                 self.journal.unsaved += 1
+                self.log.go_on()
         finally:
             self._replayed = None
 
@@ -444,21 +466,22 @@ class AgentStore:
     def verify(self) -> None:
         """Replay the whole log from the first snapshot; `StateError` unless it ends in the same state."""
         with self.log.transaction:
-            before = self._snapshot()
+            before = self.snapshot()
             try:
                 self.restore(whole=True)
-                same = self._snapshot() == before
+                same = self.snapshot() == before
             finally:
                 self.restore()
             if not same:
-                raise damaged(self.journal.place, "replayed, its log ends in another state")
+                raise damaged(self.journal.place, NOT_THE_SAME)
 
     def take_snapshot(self) -> None:
         """Store the state after all steps so far."""
         with self.log.transaction:  # which catches up first
-            self.journal.write_snapshot(self._snapshot())
+            self.journal.write_snapshot(self.snapshot())
 
-    def _snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, Any]:
+        """What a snapshot of the agent holds now."""
         return {**plain_value(self.core.state(whole=False)), "runs": len(self.budgets)}
 
     def _after_commit(self) -> None:
@@ -467,7 +490,8 @@ class AgentStore:
             leave_mark(self.log)
         if self.snapshot_due:  # those after an early step were deleted
             self.snapshot_due = False
-            self._try_snapshot()
+            if self.journal.unsaved:
+                self._try_snapshot()
             with suppress(StorageError):
                 self.log.database.overwrite_deleted()
         if self._snapshot_soon(0):
@@ -516,8 +540,8 @@ class AgentStore:
     def _plan_drop(self, before: float, rule: str) -> bool:
         """Write a drop of the rows from before a time (seconds since 1970), if there are any; whether."""
         journal = self.journal
-        said = journal.amendments()
-        last = said.dropped
+        amendments = journal.amendments()
+        last = amendments.dropped
         bound, until = max(number_at(journal, before), last.before), max(int(before * 1e6), last.until)
         start = erasure.first_with_content(journal, after=last.whole_from, before=bound)
         later = self._sound_snapshots(bound)
@@ -526,7 +550,7 @@ class AgentStore:
         if not count:
             return False
         with self.log.transaction:
-            if journal.amendments() != said:  # another thread or process was faster
+            if journal.amendments() != amendments:  # another thread or process was faster
                 return True
             if not self._sound_snapshots(bound):
                 self.take_snapshot()

@@ -34,8 +34,8 @@ class Pooled(NamedTuple):
     records: float
 
 
-class Known(NamedTuple):
-    """What an agent knows when it pools: σ² of the rewards, E‖θ‖² under its posterior, λ, prior mean, and
+class Beliefs(NamedTuple):
+    """What an agent believes when it pools: σ² of the rewards, E‖θ‖² under its posterior, λ, prior mean, and
     the number of own rewards.
     """
 
@@ -67,23 +67,23 @@ class Pool:
         """Noise sd of an off-diagonal entry of each release."""
         return sds(self.mechanism, releases, self.rows, self.closed)
 
-    def all_alike(self, releases: Sequence[Release], dimension: int, known: Known) -> Pooled:
+    def all_alike(self, releases: Sequence[Release], dimension: int, beliefs: Beliefs) -> Pooled:
         """Pool the latest releases of all agents, the agent's own among them."""
         total, count = _total(releases, packed_size(dimension))
         if self.private and releases:
             noise_sd = sum_sd(self.mechanism, releases, self.rows, self.closed)
             if self.region is None:
-                total = weigh(total, noise_sd=noise_sd, size=known.size, variance=known.variance)
+                total = weigh(total, noise_sd=noise_sd, size=beliefs.size, variance=beliefs.variance)
             else:
                 total = lift(total, self.shift * noise_sd)
         return Pooled(total, count)
 
-    def beside_own(self, own: Array, own_count: int, others: Sequence[Release], known: Known) -> Pooled:
+    def beside_own(self, own: Array, own_count: int, others: Sequence[Release], beliefs: Beliefs) -> Pooled:
         """Add the peers' releases, by their worth, to the agent's own exact statistics."""
         if not others:
             return Pooled(own, float(own_count))
         if self.region is None:
-            theirs = self.all_alike(others, dimension_of(own), known)
+            theirs = self.all_alike(others, dimension_of(own), beliefs)
             return Pooled(own + theirs.packed, own_count + theirs.records)
         both, count = _total(others, own.size)
         noise_sd = sum_sd(self.mechanism, others, self.rows, self.closed)
@@ -102,16 +102,16 @@ class Pool:
         return Pooled(both, own_count + weight * count)
 
     def judged(
-        self, own: Array, others: Mapping[str, Release], known: Known, weights: Mapping[str, Array]
+        self, own: Array, others: Mapping[str, Release], beliefs: Beliefs, weights: Mapping[str, Array]
     ) -> Judged:
         """Judge partners who may differ by the agent's own records; the `weights` of some are known."""
         judge = Judge(
             own,
-            known.mean,
-            size=known.size,
-            ridge=known.ridge,
-            variance=known.variance,
-            observed=known.observed,
+            beliefs.mean,
+            size=beliefs.size,
+            ridge=beliefs.ridge,
+            variance=beliefs.variance,
+            observed=beliefs.observed,
         )
         noise = dict(zip(others, self.sds(list(others.values())), strict=True))
         return judge.together({name: each.packed for name, each in others.items()}, noise, weights)

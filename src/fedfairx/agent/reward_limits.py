@@ -27,15 +27,15 @@ ENOUGH = 20  # rewards before their size counts; it is checked after 32, 64, …
 MUCH_LARGER, MUCH_SMALLER = 4.0, 0.1  # ratios to the expected root mean square
 
 
-def as_reward_range(given: object) -> Range | None:
+def as_reward_range(reward_range: object) -> Range | None:
     """Check a reward range: two finite numbers, low < high."""
-    if given is None:
+    if reward_range is None:
         return None
     text = f"must be two numbers, low < high, up to {LARGEST_SETTING:g} in size"
     try:
-        low, high = (float(end) for end in given)  # type: ignore[attr-defined]
+        low, high = (float(end) for end in reward_range)  # type: ignore[attr-defined]
     except (TypeError, ValueError):
-        raise InvalidInput(f"reward_range {text}, got reward_range={given!r}") from None
+        raise InvalidInput(f"reward_range {text}, got reward_range={reward_range!r}") from None
     require(-LARGEST_SETTING <= low < high <= LARGEST_SETTING, "reward_range", text, (low, high))
     return low, high
 
@@ -58,9 +58,9 @@ class RewardLimits:
     """Rewards from `low` to `high` are accepted; `look` adapts the limits and notes an unexpected size."""
 
     def __init__(self, expects: Prior | Confidence, reward_range: Range | None) -> None:
-        self._range, self._said = reward_range, reward_range is not None
+        self._range, self._warned = reward_range, reward_range is not None
         self.contradiction: str | None = None  # the text of a warning that is due
-        self.said: str | None = None  # and that of the one that was given
+        self.warning: str | None = None  # and of the one that was issued
         if isinstance(expects, Prior):
             self._sizes = max(expects.sd, expects.noise_sd), expects.noise_sd
             means = expects.mean if isinstance(expects.mean, tuple) else (expects.mean,)
@@ -110,9 +110,9 @@ class RewardLimits:
         self.set_largest(min(max(USUAL * size, LEAST * self._expected), LARGEST))
         sd, noise_sd = self._sizes
         expected = self._centre + math.hypot(sd * math.sqrt(context_squares / observed), noise_sd)
-        if self._said or MUCH_SMALLER * expected <= size <= MUCH_LARGER * expected:
+        if self._warned or MUCH_SMALLER * expected <= size <= MUCH_LARGER * expected:
             return
-        self._said = True
+        self._warned = True
         times, how, effect = MUCH_LARGER, "large", "one action may get nearly all"
         if size < expected:
             times, how, effect = 1.0 / MUCH_SMALLER, "small", "all actions get nearly the same"
@@ -126,5 +126,5 @@ class RewardLimits:
         """Issue the warning that is due, if any. Call it last: a warning may be turned into an error."""
         text, self.contradiction = self.contradiction, None
         if text is not None:
-            self.said = text
+            self.warning = text
             warn_caller(text, ScaleWarning)

@@ -63,17 +63,17 @@ class Timetable:
     horizon: int
 
     @cached_property
-    def _known(self) -> frozenset[int]:
+    def _public_rounds(self) -> frozenset[int]:
         return frozenset(self.rounds.tolist())
 
-    def is_due(self, t: int, *, since: int, growths: Iterable[float], made: int) -> bool:
+    def is_due(self, t: int, *, since: int, growths: Iterable[float], releases: int) -> bool:
         """Whether round t (from 1) ends with a synchronisation.
 
-        since: rounds since the last one. growths: of log det V since then, by agent. made: releases so far.
+        since: rounds since the last one. growths: of log det V since then, by agent. releases: so far.
         """
         if self.threshold == 0.0:
-            return t in self._known
-        left = made < self.most and t <= self.horizon
+            return t in self._public_rounds
+        left = releases < self.most and t <= self.horizon
         return left and any(growth * since > self.threshold for growth in growths)
 
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from fedfairx.agent.by_name import MERITS
 from fedfairx.agent.options import Options
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.merit import Affine, Custom, Exponential, Logistic, Merit, Power
+from fedfairx.core.merit import Custom, Merit
 from fedfairx.core.optimism.solver import FAIR, WINNER, Solver
 from fedfairx.core.posterior import Prior
 from fedfairx.errors import FedFairXError, InvalidInput, StateError
@@ -24,12 +25,7 @@ from fedfairx.util.files import write_atomically
 FORMAT = "fedfairx-agent"
 SCHEMA = 7  # of agents in databases
 FILE_SCHEMA = 8
-_MERITS: dict[str, type[Merit]] = {
-    "exponential": Exponential,
-    "affine": Affine,
-    "power": Power,
-    "logistic": Logistic,
-}
+_MERITS: dict[str, type[Merit]] = {name: type(merit) for name, merit in MERITS.items()}
 CUSTOM = "custom"
 
 Value = TypeVar("Value")
@@ -58,7 +54,7 @@ def plain_value(value: Any) -> Any:
 
 def describe_merit(merit: Merit) -> dict[str, Any]:
     """A merit as plain values; for a user's own function, only what was declared about it."""
-    kind = next((kind for kind, known in _MERITS.items() if type(merit) is known), CUSTOM)
+    kind = next((kind for kind, merit_type in _MERITS.items() if type(merit) is merit_type), CUSTOM)
     if kind == CUSTOM and not isinstance(merit, Custom):
         return {"kind": kind}
     names = [item.name for item in dataclasses.fields(merit) if item.name != "function"]  # type: ignore[arg-type]
@@ -70,22 +66,22 @@ def floats(value: Any) -> Any:
     return [float(part) for part in value] if isinstance(value, tuple) else float(value)
 
 
-def merit_from(values: Mapping[str, Any], given: Merit | None = None) -> Merit:
-    """The merit with this description; a user's own function must be `given`."""
+def merit_from(values: Mapping[str, Any], merit: Merit | None = None) -> Merit:
+    """The merit with this description; a user's own function must be given as `merit`."""
     kind = values.get("kind")
     if kind == CUSTOM:
-        if given is None:
+        if merit is None:
             raise StateError("this agent's merit is a function of your own: give it as merit=")
-        if describe_merit(given) != values:
+        if describe_merit(merit) != values:
             raise StateError(
                 "merit must be declared as when the agent was saved: minimum_merit, lipschitz_constant and "
                 "reward_range"
             )
-        return given
+        return merit
     if kind not in _MERITS:
         raise StateError(f"merit.kind must be one of {', '.join([*_MERITS, CUSTOM])}, got {kind!r}")
     stored = read_value(values, _MERITS[kind], "merit")
-    if given is not None and given != stored:
+    if merit is not None and merit != stored:
         raise StateError(f"merit is in the file, and it is {stored}: leave merit out")
     return stored
 

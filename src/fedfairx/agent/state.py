@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.agent.draws import Position
+from fedfairx.agent.uniforms import GeneratorPosition
 from fedfairx.core.slates import as_weights
 from fedfairx.decision import Decision
 from fedfairx.errors import InvalidInput, MessageRefused, StateError
@@ -124,12 +124,16 @@ class PendingDecision:
         """The decision, whose number must be below `following`; `dimension` is that of the agent now."""
         slots, arms = len(self.shown), self.arms
         size, rest = divmod(len(self.values) - arms, 1 + slots)  # fewer columns, if some were added since
-        fits = 1 <= slots <= arms and rest == 0 and 1 <= size <= dimension and 0 <= self.number < following
-        fits = fits and len(self.weights) == slots and (self.names is None or len(self.names) == slots)
+        possible = (
+            1 <= slots <= arms and rest == 0 and 1 <= size <= dimension and 0 <= self.number < following
+        )
+        possible = (
+            possible and len(self.weights) == slots and (self.names is None or len(self.names) == slots)
+        )
         for rows in (self.shown, self.drawn):
-            fits = fits and len(rows) == len(set(rows)) == slots and set(rows) <= set(range(arms))
+            possible = possible and len(rows) == len(set(rows)) == slots and set(rows) <= set(range(arms))
         ended = {slot for slot, *_ in self.outcomes}
-        if not (fits and ended < set(range(slots))):
+        if not (possible and ended < set(range(slots))):
             raise StateError("pending holds a decision that this agent can't have made")
         try:
             weights = as_weights(self.weights)
@@ -169,7 +173,7 @@ class AgentState:
     marks: list[Mark]
     judged: list[JudgedPartner]
     latest: dict[str, str]
-    random: Position
+    random: GeneratorPosition
     pending: list[PendingDecision | int]
     privatizer: dict[str, Any] | None
     aged: Ages | None = None  # if there is a half-life

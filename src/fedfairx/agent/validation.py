@@ -51,8 +51,8 @@ def as_sound_contexts(contexts: ArrayLike, dimension: int) -> Array:
 
 def is_whole(contexts: object, dimension: int) -> bool:
     """Whether this is a (B, K, d) array of floats."""
-    fits = type(contexts) is np.ndarray and contexts.dtype is FLOAT and contexts.ndim == 3
-    return fits and 0 not in contexts.shape and contexts.shape[2] == dimension  # type: ignore[attr-defined]
+    is_array = type(contexts) is np.ndarray and contexts.dtype is FLOAT and contexts.ndim == 3
+    return is_array and 0 not in contexts.shape and contexts.shape[2] == dimension  # type: ignore[attr-defined]
 
 
 def as_blocks(blocks: Sequence[ArrayLike] | Array, dimension: int) -> list[Array] | Array:
@@ -84,24 +84,25 @@ def in_block(index: int, error: InvalidInput) -> InvalidInput:
 
 def as_names(names: Sequence[str], arms: int) -> list[str]:
     """Check that there is a name for each action."""
-    given = [] if isinstance(names, str) else list(names)
-    text = all(isinstance(name, str) for name in given)
-    require(text and len(given) == arms, "names", f"must be {arms} strings, one for each action", len(given))
-    return given
+    as_list = [] if isinstance(names, str) else list(names)
+    texts = all(isinstance(name, str) for name in as_list)
+    rule = f"must be {arms} strings, one for each action"
+    require(texts and len(as_list) == arms, "names", rule, len(as_list))
+    return as_list
 
 
-def as_baseline(given: object, arms: int, weights: Weights) -> int | list[int]:
+def as_baseline(baseline: object, arms: int, weights: Weights) -> int | list[int]:
     """Check the row of a baseline's action or, for several slots, its rows in their order."""
     several, slots = weights is not ONE, len(weights)
-    rows: Any = given if several else [given]
-    fits = isinstance(rows, list | tuple | np.ndarray) and len(rows) == slots
-    fits = fits and all(
+    rows: Any = baseline if several else [baseline]
+    are_rows = isinstance(rows, list | tuple | np.ndarray) and len(rows) == slots
+    are_rows = are_rows and all(
         isinstance(row, int | np.integer) and not isinstance(row, bool) and 0 <= row < arms for row in rows
     )
     text = f"must be a row of the contexts, 0 to {arms - 1}"
     if several:
         text = f"must be a list of {slots} different rows, one for each slot, from 0 to {arms - 1}"
-    require(fits and len(set(rows)) == slots, "baseline", text, given)
+    require(are_rows and len(set(rows)) == slots, "baseline", text, baseline)
     return [int(row) for row in rows] if several else int(rows[0])
 
 
@@ -121,12 +122,12 @@ def as_reward(reward: float) -> float:
 def as_rewards(rewards: Iterable[float], count: int, check: Callable[[float], float]) -> list[float]:
     """Convert `count` rewards by `check`; the error names the first bad one by its index."""
     try:
-        given = list(rewards)
+        as_list = list(rewards)
     except TypeError:
         raise InvalidInput(f"rewards must be {count} numbers, got {type(rewards).__name__}") from None
-    require(len(given) == count, "rewards", f"must be as many as the {count} records", len(given))
+    require(len(as_list) == count, "rewards", f"must be as many as the {count} records", len(as_list))
     values = []
-    for index, reward in enumerate(given):
+    for index, reward in enumerate(as_list):
         try:
             values.append(check(reward))
         except InvalidInput as error:
@@ -147,8 +148,10 @@ def as_persons(persons: Iterable[str | int] | None, count: int) -> Sequence[str 
 def as_row_weights(weights: Iterable[float], rows: int) -> Array:
     """The weight of the slot that each of `rows` rows of a log was shown in."""
     numbers = as_floats(list(weights) if isinstance(weights, Iterable) else weights)
-    fits = numbers is not None and numbers.shape == (rows,) and bool(((numbers >= 0) & (numbers <= 1)).all())
-    require(fits, "weights", f"must be {rows} numbers from 0 to 1, one for each row", "something else")
+    are_weights = (
+        numbers is not None and numbers.shape == (rows,) and bool(((numbers >= 0) & (numbers <= 1)).all())
+    )
+    require(are_weights, "weights", f"must be {rows} numbers from 0 to 1, one for each row", "something else")
     assert numbers is not None
     return numbers
 
@@ -160,23 +163,23 @@ def check_next_run(privatizer: Privatizer, *, before: Guarantee, dimension: int,
     require(owner in (None, name), "privatizer", f"must have noise that was made for {name!r}", owner)
     after = privatizer.guarantee
     exact = isinstance(privatizer, NonPrivateSums) or (math.isinf(after.mu) and math.isfinite(before.mu))
-    fits = not exact and after.decide_from == before.decide_from
-    require(fits, "privatizer", f"must be private and decide from {before.decide_from!r}", "another")
-    kept = after.is_private or not before.is_private
-    require(kept, "privatizer", "must be private, as before", "one that is not")
+    same = not exact and after.decide_from == before.decide_from
+    require(same, "privatizer", f"must be private and decide from {before.decide_from!r}", "another")
+    private = after.is_private or not before.is_private
+    require(private, "privatizer", "must be private, as before", "one that is not")
     require_same_neighbours(before, after)
 
 
 def check_privatizer(privatizer: Privatizer, *, dimension: int, name: str | None) -> None:
     """Check that a privatizer has an agent's dimension, and noise that was made for its name, if given."""
-    fits = isinstance(privatizer, Privatizer)
+    typed = isinstance(privatizer, Privatizer)
     rule = "must be a privatizer, as fedfairx.privacy.private(…) makes them"
-    require(fits, "privatizer", rule, type(privatizer).__name__)
+    require(typed, "privatizer", rule, type(privatizer).__name__)
     same = privatizer.dimension == dimension
     require(same, "privatizer", f"must have dimension {dimension}", privatizer.dimension)
     owner = privatizer.owner
-    fits = name is None or owner in (None, name)
-    require(fits, "name", f"must be the one that its noise was made for, {owner!r}", name)
+    same_owner = name is None or owner in (None, name)
+    require(same_owner, "name", f"must be the one that its noise was made for, {owner!r}", name)
 
 
 Releases = Mapping[str, Release]  # by sender

@@ -39,8 +39,8 @@ def warm(agent: Any) -> None:
     )
     contexts = None if agent.actions else np.zeros((len(names), agent.dimension))
     for weights in {slots} if agent.private else {slots, ONE, ONE * 2}:
-        for made in (one.decide(contexts, slots=weights), *one.decide_many([contexts], slots=weights)):
-            one.observe(made, rewards=[0.0] * len(weights))
+        for decision in (one.decide(contexts, slots=weights), *one.decide_many([contexts], slots=weights)):
+            one.observe(decision, rewards=[0.0] * len(weights))
     assert one.posterior.gram.size
     read_matrices([b"[[0]]"])
     one.absorb({one.name: one.release(), other.name: other.release()})

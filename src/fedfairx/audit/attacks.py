@@ -104,13 +104,13 @@ def _noise(subject: AuditedConfig, weights: Array, numbers: Integers, *, runs: i
     total = np.zeros((numbers.size, runs))
     for agent in range(subject.seen):
         stream = subject.mechanism.stream(subject.drawn(key, agent=str(agent)), entry_scale=scale)
-        kept = []
+        scores = []
         for number in range(1, int(numbers.max()) + 1):
             if number in wanted:
-                kept.append(weights[entries] @ stream.next().reshape(entries.size, runs))
+                scores.append(weights[entries] @ stream.next().reshape(entries.size, runs))
             else:
                 stream.advance(1)
-        total += np.array(kept)
+        total += np.array(scores)
     return total
 
 

@@ -23,7 +23,7 @@ from fedfairx.agent.options import Options
 from fedfairx.audit import exact_checks, protocol_checks
 from fedfairx.audit.attacks import Attack, attack
 from fedfairx.audit.noise_tests import TESTS, draws_alike, noise_tests, sample
-from fedfairx.audit.subject import AuditedConfig, Check
+from fedfairx.audit.subject import AuditedConfig, CheckResult
 from fedfairx.audit.whole_agents import whole_agents
 from fedfairx.audit.whole_federation import whole_federation
 from fedfairx.errors import require
@@ -56,7 +56,7 @@ class AuditReport:
     claimed_mu: float
     claimed_epsilon: float
     attacks: tuple[Attack, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[CheckResult, ...]
     unconfirmed: tuple[str, ...]
     runs: int
     seconds: float
@@ -157,7 +157,7 @@ def audit(
             exact, draws = exact + totals, draws + more
     certain = (
         # A schedule that depends on the data leaks by its timing, whatever the noise.
-        Check("schedule: fixed before the first record", float(public), "= 1", public),
+        CheckResult("schedule: fixed before the first record", float(public), "= 1", public),
         exact_checks.keys(),
         *exact_checks.calibration(subject, epsilon, delta),
         sensitivity,
@@ -195,10 +195,10 @@ def audit(
 
 
 def _failed(
-    attacks: tuple[Attack, ...], checks: tuple[Check, ...], mu: float, epsilon: float
+    attacks: tuple[Attack, ...], checks: tuple[CheckResult, ...], mu: float, epsilon: float
 ) -> tuple[str, ...]:
-    found = [f"attack on leaf {a.leaf}" for a in attacks if a.mu > mu or a.epsilon > epsilon]
-    return (*found, *(check.name for check in checks if not check.ok))
+    failures = [f"attack on leaf {a.leaf}" for a in attacks if a.mu > mu or a.epsilon > epsilon]
+    return (*failures, *(check.name for check in checks if not check.ok))
 
 
 #: The two worlds of an attack, with their colours.
@@ -218,8 +218,8 @@ def plot(report: AuditReport, path: str | Path) -> None:
             axes.hist(scores, bins=bins, density=True, histtype="stepfilled", color=colour, alpha=0.25)
             axes.hist(scores, bins=bins, density=True, histtype="step", color=colour, lw=1.4, label=label)
         axes.axvline(best.threshold, ymax=0.8, color="#333333", lw=1.0, ls="--", label="its threshold")
-        found = f"claimed μ = {report.claimed_mu:.3g}, found at least {report.found_mu:.3g}"
-        axes.set(title=f"{report.mechanism}: {found}", ylabel="density", yticks=[])
+        text = f"claimed μ = {report.claimed_mu:.3g}, found at least {report.found_mu:.3g}"
+        axes.set(title=f"{report.mechanism}: {text}", ylabel="density", yticks=[])
         axes.set_xlabel(f"the attack's score; the record is in leaf {best.leaf} of {report.releases}")
         axes.grid(visible=False)
         axes.margins(y=0.28)  # room for the legend

@@ -17,7 +17,7 @@ from itertools import product
 import numpy as np
 from scipy.special import log_ndtr, ndtr
 
-from fedfairx.audit.subject import AuditedConfig, Check, Pair, Record
+from fedfairx.audit.subject import AuditedConfig, CheckResult, Pair, Record
 from fedfairx.privacy.mechanisms import noise
 
 OVERSIZE = math.sqrt(5.0)
@@ -25,7 +25,7 @@ HUGE = 1e6
 _KEYS = 1 << 14  # keys of 16 or 24 bits would occur twice
 
 
-def calibration(subject: AuditedConfig, epsilon: float, delta: float) -> tuple[Check, ...]:
+def calibration(subject: AuditedConfig, epsilon: float, delta: float) -> tuple[CheckResult, ...]:
     """Compute μ from columns of C = B⁻¹A (the effect of one leaf, decorrelated), and δ from that μ."""
     mechanism = subject.mechanism
     releases = mechanism.releases
@@ -33,11 +33,11 @@ def calibration(subject: AuditedConfig, epsilon: float, delta: float) -> tuple[C
     steps = np.arange(1, releases + 1)[:, None] >= np.array(leaves)
     columns = np.linalg.norm(mechanism.factor.decorrelate(steps.astype(np.float64)), axis=0)
     mu = subject.bounds.sensitivity * float(columns.max()) / subject.seen_sd
-    found = float(ndtr(mu / 2 - epsilon / mu) - np.exp(epsilon + log_ndtr(-mu / 2 - epsilon / mu)))
-    claimed, over = mechanism.mu, found / delta
+    actual = float(ndtr(mu / 2 - epsilon / mu) - np.exp(epsilon + log_ndtr(-mu / 2 - epsilon / mu)))
+    claimed, over = mechanism.mu, actual / delta
     return (
-        Check("calibration: μ of the matrices", mu, f"≤ {claimed:.6g}", mu <= claimed * (1 + 1e-6)),
-        Check("calibration: δ at the requested ε, over the requested δ", over, "≤ 1", over <= 1 + 1e-6),
+        CheckResult("calibration: μ of the matrices", mu, f"≤ {claimed:.6g}", mu <= claimed * (1 + 1e-6)),
+        CheckResult("calibration: δ at the requested ε, over the requested δ", over, "≤ 1", over <= 1 + 1e-6),
     )
 
 
@@ -49,19 +49,19 @@ def canaries(subject: AuditedConfig) -> list[Record]:
     axis[0] = 1.0
     directions = [axis, -axis, np.ones(subject.dimension), *generator.standard_normal((2, subject.dimension))]
     sizes = np.array([1.0, OVERSIZE, HUGE])
-    found: list[Record] = []
+    records: list[Record] = []
     for direction, size, reward in product(directions, sizes, (*-sizes, 0.0, *sizes)):
         unit = direction / np.linalg.norm(direction)
-        found.append((point + size * radius * unit, level + float(reward) * limit))
+        records.append((point + size * radius * unit, level + float(reward) * limit))
     none = (math.nan, math.inf, -math.inf)
-    found += [(np.append(first, point[1:]), reward) for first, reward in product((*none, radius), none)]
+    records += [(np.append(first, point[1:]), reward) for first, reward in product((*none, radius), none)]
     if subject.centring is None:
         for context, reward in subject.bounds.worst_pair(subject.dimension):
-            found += [(OVERSIZE * context, OVERSIZE * reward), (context, reward)]
-    return found
+            records += [(OVERSIZE * context, OVERSIZE * reward), (context, reward)]
+    return records
 
 
-def data_path(subject: AuditedConfig) -> tuple[Check, Pair]:
+def data_path(subject: AuditedConfig) -> tuple[CheckResult, Pair]:
     """Check the sensitivity of the data path; return the check, and the two records furthest apart."""
     records = canaries(subject)
     effects = np.array([subject.sums([[record]])[0] for record in records])
@@ -81,12 +81,14 @@ def data_path(subject: AuditedConfig) -> tuple[Check, Pair]:
     best = int(np.argmin(touched))
     slack = subject.step * math.sqrt(subject.size)
     sensitivity = subject.bounds.sensitivity
-    check = Check("data path: sensitivity", largest, f"≤ {sensitivity:.6g}", largest <= sensitivity + slack)
+    check = CheckResult(
+        "data path: sensitivity", largest, f"≤ {sensitivity:.6g}", largest <= sensitivity + slack
+    )
     return check, (candidates[first[best]], candidates[second[best]])
 
 
-def keys() -> Check:
+def keys() -> CheckResult:
     """Check that keys from the operating system are long enough and all different."""
-    made = {key for key in (noise.new_key() for _ in range(_KEYS)) if len(key) >= 32}
-    wrong = _KEYS - len(made)
-    return Check(f"keys: too short or made twice, of {_KEYS}", float(wrong), "= 0", wrong == 0)
+    distinct = {key for key in (noise.new_key() for _ in range(_KEYS)) if len(key) >= 32}
+    wrong = _KEYS - len(distinct)
+    return CheckResult(f"keys: too short or made twice, of {_KEYS}", float(wrong), "= 0", wrong == 0)

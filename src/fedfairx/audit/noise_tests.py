@@ -15,7 +15,7 @@ import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import gammaincinv, kolmogi, ndtr, ndtri
 
-from fedfairx.audit.subject import AuditedConfig, Check
+from fedfairx.audit.subject import AuditedConfig, CheckResult
 from fedfairx.audit.whole_agents import LONG
 from fedfairx.privacy.mechanisms.noise import KeyedNoise
 from fedfairx.util.arrays import Array
@@ -43,13 +43,13 @@ _NAMES = [
 _FEWEST = 400  # products that make the law of a correlation nearly normal
 
 
-def draws_alike(agents: Sequence[Array], *, key: str) -> Check:
+def draws_alike(agents: Sequence[Array], *, key: str) -> CheckResult:
     """Count draws that occur twice, among those of agents and of inputs that are nearly the same."""
     # By chance two consecutive numbers occur again, up to signs, with probability below 1e-15 over all pairs.
     rows = [np.stack([draw[:-1], draw[1:]], axis=1) for draw in (*agents, *_related(key))]
     pairs = np.round(np.abs(np.concatenate(rows)), 12)
     alike = len(pairs) - len(np.unique(pairs, axis=0))
-    return Check(f"draws: alike, of {len(rows)}", float(alike), "= 0", alike == 0)
+    return CheckResult(f"draws: alike, of {len(rows)}", float(alike), "= 0", alike == 0)
 
 
 def _related(text: str) -> list[Array]:
@@ -85,7 +85,9 @@ def sample(subject: AuditedConfig, *, key: str) -> Array:
     return np.array([[source(number, size) for number in range(1, horizon + 1)] for source in sources])
 
 
-def noise_tests(subject: AuditedConfig, draws: Array, error_rate: float, *, key: str) -> tuple[Check, ...]:
+def noise_tests(
+    subject: AuditedConfig, draws: Array, error_rate: float, *, key: str
+) -> tuple[CheckResult, ...]:
     """Run at most `TESTS` tests; each fails by chance with probability `error_rate`."""
     unit = draws / math.sqrt(max(float(np.square(draws).mean()), 1e-300))  # the sd has its own tests
     return (
@@ -100,15 +102,15 @@ def noise_tests(subject: AuditedConfig, draws: Array, error_rate: float, *, key:
     )
 
 
-def _least(which: str, variances: Array, samples: int, error_rate: float) -> Check:
+def _least(which: str, variances: Array, samples: int, error_rate: float) -> CheckResult:
     """Test the smallest of several sds, each of as many normals."""
     rate = error_rate / variances.size
-    found = float(np.sqrt(variances.min()))
+    sd = float(np.sqrt(variances.min()))
     least = float(np.sqrt(2.0 * gammaincinv(0.5 * samples, rate) / samples))
-    return Check(f"draws: sd{which}", found, f"≥ {least:.4f}", found >= least)
+    return CheckResult(f"draws: sd{which}", sd, f"≥ {least:.4f}", sd >= least)
 
 
-def _lags(base: Array, error_rate: float) -> list[Check]:
+def _lags(base: Array, error_rate: float) -> list[CheckResult]:
     """Test the correlation in time at every lag that has enough products."""
     agents, horizon, size = base.shape
     lags = np.arange(1, horizon)
@@ -122,17 +124,19 @@ def _lags(base: Array, error_rate: float) -> list[Check]:
     return [_largest("draws: correlation in time, any lag", sums / np.sqrt(counts), error_rate)]
 
 
-def _between_agents(base: Array, error_rate: float) -> Check:
+def _between_agents(base: Array, error_rate: float) -> CheckResult:
     """Test that sums over agents have the variance of independent ones."""
     agents = len(base)
     total = np.square(base.sum(axis=0)).ravel()
-    found = float(total.mean() / agents)
+    variance = float(total.mean() / agents)
     tails = (error_rate / 2, 1 - error_rate / 2)
     low, high = (float(2.0 * gammaincinv(0.5 * total.size, p) / total.size) for p in tails)
-    return Check("draws: variance of agents' sum", found, f"{low:.3f}..{high:.3f}", low <= found <= high)
+    return CheckResult(
+        "draws: variance of agents' sum", variance, f"{low:.3f}..{high:.3f}", low <= variance <= high
+    )
 
 
-def _between_entries(base: Array, error_rate: float) -> list[Check]:
+def _between_entries(base: Array, error_rate: float) -> list[CheckResult]:
     """Test the correlation of any two entries of a release."""
     rows = base.reshape(-1, base.shape[-1])
     if len(rows) < _FEWEST:
@@ -141,32 +145,32 @@ def _between_entries(base: Array, error_rate: float) -> list[Check]:
     return [_largest("draws: correlation of any two entries", products, error_rate)]
 
 
-def _largest(name: str, standardised: Array, error_rate: float) -> Check:
+def _largest(name: str, standardised: Array, error_rate: float) -> CheckResult:
     """Test the largest of several sums of products of normals, each of mean 0 and variance 1."""
-    found = float(np.abs(standardised).max())
+    largest = float(np.abs(standardised).max())
     # Such a sum has slightly heavier tails than the normal: 5 % of the sd at 400 products.
     most = 1.05 * float(-ndtri(error_rate / (2 * standardised.size)))
-    return Check(name, found, f"within ±{most:.3f} sd", found <= most)
+    return CheckResult(name, largest, f"within ±{most:.3f} sd", largest <= most)
 
 
-def _shape(draws: Array, error_rate: float) -> Check:
+def _shape(draws: Array, error_rate: float) -> CheckResult:
     """Test the Kolmogorov–Smirnov distance to the normal."""
     values = np.sort(draws.ravel())
     expected = ndtr(values)
     steps = np.arange(values.size + 1) / values.size
-    found = float(max((steps[1:] - expected).max(), (expected - steps[:-1]).max()))
+    distance = float(max((steps[1:] - expected).max(), (expected - steps[:-1]).max()))
     most = float(kolmogi(error_rate)) / values.size**0.5
-    return Check("draws: distance to the normal", found, f"≤ {most:.4f}", found <= most)
+    return CheckResult("draws: distance to the normal", distance, f"≤ {most:.4f}", distance <= most)
 
 
-def _tails(subject: AuditedConfig, error_rate: float, *, key: str) -> Check:
+def _tails(subject: AuditedConfig, error_rate: float, *, key: str) -> CheckResult:
     """Test the size of the largest of many draws, by its distribution."""
     count = min(_TAIL_SAMPLES, 1 << 12)
     draw = subject.drawn(f"{key}, tails", agent="0")
-    found = max(float(np.abs(draw(number, count)).max()) for number in range(1, _TAIL_SAMPLES // count + 1))
+    largest = max(float(np.abs(draw(number, count)).max()) for number in range(1, _TAIL_SAMPLES // count + 1))
     # The largest of n is below z with probability (1 - 2Φ(-z))ⁿ.
     low, high = (
         -float(ndtri(-np.expm1(np.log(p) / _TAIL_SAMPLES) / 2)) for p in (error_rate / 2, 1 - error_rate / 2)
     )
     allowed = f"{low:.3f}..{high:.3f}"
-    return Check(f"draws: largest of {_TAIL_SAMPLES}", found, allowed, low <= found <= high)
+    return CheckResult(f"draws: largest of {_TAIL_SAMPLES}", largest, allowed, low <= largest <= high)

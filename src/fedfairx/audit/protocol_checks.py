@@ -17,7 +17,7 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.special import gammainccinv
 
-from fedfairx.audit.subject import AuditedConfig, Check
+from fedfairx.audit.subject import AuditedConfig, CheckResult
 from fedfairx.errors import FedFairXError
 from fedfairx.federation.aggregation.epoch import Epoch
 from fedfairx.federation.aggregation.messages import with_share
@@ -92,29 +92,29 @@ class _Protocol:
         return seen
 
 
-def hiding(subject: AuditedConfig, error_rate: float) -> tuple[Check, ...]:
+def hiding(subject: AuditedConfig, error_rate: float) -> tuple[CheckResult, ...]:
     """Check what all openers but one see of two rows; the test of its bytes fails with `error_rate`."""
-    made = _Protocol(
+    protocol = _Protocol(
         members=subject.agents, openers=_openers(subject), honest=subject.honest, entries=_ENTRIES
     )
     ends = np.full(_ENTRIES, 1 << RANGE_BITS, dtype=np.int64)
     ends[1::2] *= -1
-    sender, seen, views = next(iter(made.keys)), [], []
+    sender, seen, views = next(iter(protocol.keys)), [], []
     for number, row in enumerate((np.zeros_like(ends), ends), start=1):
-        shares = made.decrypted(sender, number, made.row(sender, number, row))
+        shares = protocol.decrypted(sender, number, protocol.row(sender, number, row))
         seen += [*shares.values()]
         for hidden in shares:
             views.append(add((part for name, part in shares.items() if name != hidden), _ENTRIES))
     views += seen
-    again = made.row(sender, 1, np.zeros_like(ends))  # nothing differs but fresh random bytes
-    seen += [*made.decrypted(sender, 1, again).values()]
+    again = protocol.row(sender, 1, np.zeros_like(ends))  # nothing differs but fresh random bytes
+    seen += [*protocol.decrypted(sender, 1, again).values()]
     numbers = np.concatenate(seen)
     twice = numbers.size - np.unique(numbers).size  # by chance once in 10⁸, with up to 40 openers
     largest = max(_chi_squared(view) for view in views)
     most = 2.0 * float(gammainccinv(255 / 2, error_rate / len(views)))
     return (
-        Check(f"shares: numbers that occur twice, of {numbers.size}", float(twice), "= 0", twice == 0),
-        Check("shares: χ² of what colluding openers see", largest, f"≤ {most:.1f}", largest <= most),
+        CheckResult(f"shares: numbers that occur twice, of {numbers.size}", float(twice), "= 0", twice == 0),
+        CheckResult("shares: χ² of what colluding openers see", largest, f"≤ {most:.1f}", largest <= most),
     )
 
 
@@ -125,27 +125,29 @@ def _chi_squared(numbers: Ring) -> float:
     return float(np.square(counts - expected).sum() / expected)
 
 
-def opened_once(subject: AuditedConfig) -> Check:
+def opened_once(subject: AuditedConfig) -> CheckResult:
     """Count the answers of openers to requests that they must refuse."""
     openers = _openers(subject)
-    made = _Protocol(members=subject.agents, openers=openers, honest=subject.honest, entries=2)
-    first, second = (made.send(number, np.full(2, number, dtype=np.int64)) for number in (1, 2))
-    last = [*made.keys][-1]
-    others = {**second, last: made.row(last, 2, np.array([9, 9], dtype=np.int64))}
+    protocol = _Protocol(members=subject.agents, openers=openers, honest=subject.honest, entries=2)
+    first, second = (protocol.send(number, np.full(2, number, dtype=np.int64)) for number in (1, 2))
+    last = [*protocol.keys][-1]
+    others = {**second, last: protocol.row(last, 2, np.array([9, 9], dtype=np.int64))}
     fewer = {name: row for name, row in second.items() if name != last}
     asked = answered = 0
-    for opener in made.epoch.openers:
-        opened = made.open(opener, 2, second)
+    for opener in protocol.epoch.openers:
+        opened = protocol.open(opener, 2, second)
         for number, rows in ((2, second), (2, others), (2, fewer), (1, first), (3, second)):
             asked += 1
-            answered += _answers(made, opener, number, rows, opened)
+            answered += _answers(protocol, opener, number, rows, opened)
     name = f"openers: answers to requests that must be refused, of {asked}"
-    return Check(name, float(answered), "= 0", answered == 0)
+    return CheckResult(name, float(answered), "= 0", answered == 0)
 
 
-def _answers(made: _Protocol, opener: str, number: int, rows: Mapping[str, MadeRow], opened: Opened) -> bool:
+def _answers(
+    protocol: _Protocol, opener: str, number: int, rows: Mapping[str, MadeRow], opened: Opened
+) -> bool:
     try:
-        made.open(opener, number, rows, opened)
+        protocol.open(opener, number, rows, opened)
     except FedFairXError:
         return False
     return True

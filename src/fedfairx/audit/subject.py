@@ -35,8 +35,8 @@ _ENDLESS = 1e15  # stands for NaN, so that a comparison fails instead of raising
 
 
 @dataclass(frozen=True)
-class Check:
-    """One check of the mechanism: the value found, the values allowed, and whether it holds."""
+class CheckResult:
+    """The result of one check of the mechanism: the value found, the values allowed, and whether it holds."""
 
     name: str
     found: float
@@ -142,8 +142,8 @@ class AuditedConfig:
     @cached_property
     def centring(self) -> RecordingCentring | None:
         """The public point, with a record of the sums that are moved back from it."""
-        given = self.options.centring
-        return None if given is None else RecordingCentring.of(given)
+        centring = self.options.centring
+        return None if centring is None else RecordingCentring.of(centring)
 
     @property
     def inner_dimension(self) -> int:
@@ -199,10 +199,10 @@ class AuditedConfig:
 
     def agent(self, noise: NoiseSource, ledger: MemoryLedger) -> Agent:
         """Make a new agent of this configuration, as `Options` makes it."""
-        made = self.options.privatizer(
+        privatizer = self.options.privatizer(
             self.dimension, releases=self.releases, noise=noise, ledger=ledger, agents=self.agents
         )
-        return Agent(self.dimension, options=self.options, privatizer=made, name=noise.owner, seed=0)
+        return Agent(self.dimension, options=self.options, privatizer=privatizer, name=noise.owner, seed=0)
 
     def drawn(self, key: str, *, agent: str, run: str = "audit") -> Draw:
         """Return `keyed` noise as a function of release number and count alone."""

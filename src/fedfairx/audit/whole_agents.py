@@ -27,7 +27,7 @@ import numpy as np
 
 from fedfairx.agent.agent import Agent
 from fedfairx.audit.exact_checks import canaries
-from fedfairx.audit.subject import AuditedConfig, Check
+from fedfairx.audit.subject import AuditedConfig, CheckResult
 from fedfairx.errors import FedFairXError, StorageUnavailable
 from fedfairx.privacy.ledger.ledger import MemoryLedger
 from fedfairx.privacy.mechanisms.noise import KeyedNoise
@@ -90,10 +90,10 @@ class Watched:
     """An agent, the sums of the records that it was given, and the messages that it made."""
 
     def __init__(
-        self, subject: AuditedConfig, found: Findings, agent: Agent, noise: KeyedNoise, made: int = 0
+        self, subject: AuditedConfig, findings: Findings, agent: Agent, noise: KeyedNoise, earlier: int = 0
     ) -> None:
-        self.subject, self.found, self.noise = subject, found, noise
-        self.made = made  # number of releases before it was watched
+        self.subject, self.findings, self.noise = subject, findings, noise
+        self.earlier = earlier  # number of releases before it was watched
         self.sums: list[Array] = []
         self.truths: list[Array] = []
         self.sent: dict[int, Release] = {}
@@ -117,8 +117,8 @@ class Watched:
             agent.learn(contexts, rewards.tolist())
         else:
             for context, reward in zip(contexts, rewards.tolist(), strict=True):
-                made = agent.decide(np.tile(context, (slots, 1)))
-                agent.observe(made, rewards=[reward] * slots)
+                decision = agent.decide(np.tile(context, (slots, 1)))
+                agent.observe(decision, rewards=[reward] * slots)
         self._truth = self._truth + self.subject.truth(contexts, rewards).sum(axis=0)
         self._records += slots * len(rewards)
 
@@ -141,8 +141,8 @@ class Watched:
 
     def _note(self, message: Release, truth: Array, records: int) -> None:
         packed, rest = self.subject.noisy_sums(message)
-        self.found.unexplained += rest > 1e-9
-        self.found.counts += message.count != records
+        self.findings.unexplained += rest > 1e-9
+        self.findings.counts += message.count != records
         self.sums.append(packed)
         self.truths.append(truth)
         self.sent[message.number] = message
@@ -150,53 +150,55 @@ class Watched:
     def ask_again(self, *numbers: int) -> None:
         """Request releases that were made before."""
         for number in numbers:
-            self.found.changed += self.agent.release(number) != self.sent[number]
+            self.findings.changed += self.agent.release(number) != self.sent[number]
 
     def compare(self) -> None:
         """Compare every number of the releases with grid(truth + noise)."""
         subject, count = self.subject, len(self.sums)
-        last, size = self.made + count, subject.size
+        last, size = self.earlier + count, subject.size
         entries = np.arange(size)
-        if self.made:
+        if self.earlier:
             entries = np.unique(np.linspace(0, size - 1, _ENTRIES).astype(np.int64))
         draws = np.empty((last, entries.size))
         for number in range(1, last + 1):
             draw = self.noise(number, size, self.stream.ledger.place(number))
             draws[number - 1] = draw[entries]
-            if number > self.made:
-                self.found.draws.append(draw)
-        noise = subject.mechanism.factor.correlate(draws)[self.made :]
+            if number > self.earlier:
+                self.findings.draws.append(draw)
+        noise = subject.mechanism.factor.correlate(draws)[self.earlier :]
         noise = noise * (subject.own_sd * subject.scale[entries])
         truths, sums = np.array(self.truths)[:, entries], np.array(self.sums)[:, entries]
         steps, expected = np.ldexp(sums, -subject.grid), np.ldexp(truths + noise, -subject.grid)
         # Records are summed here in another order.
         rounding = np.ldexp(2.0**-52 * max(self._records, 1) * np.abs(truths).max(initial=1.0), -subject.grid)
         near = np.abs(steps - expected) <= 0.5 + _ROUNDING + rounding
-        self.found.numbers += int((~near | (steps != np.rint(steps))).sum())
-        self.found.compared += near.size
+        self.findings.numbers += int((~near | (steps != np.rint(steps))).sum())
+        self.findings.compared += near.size
 
 
-def whole_agents(subject: AuditedConfig, *, seed: int) -> tuple[tuple[Check, ...], list[Array]]:
+def whole_agents(subject: AuditedConfig, *, seed: int) -> tuple[tuple[CheckResult, ...], list[Array]]:
     """Run the agents, and return the checks and all draws of their noise."""
-    found = Findings()
+    findings = Findings()
     with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix="fedfairx-audit-") as folder:
         warnings.simplefilter("ignore")  # many records are meant to be clipped
-        _in_memory(subject, found, Path(folder), seed=seed)
+        _in_memory(subject, findings, Path(folder), seed=seed)
         if isinstance(subject.options.mechanism, str):  # a mechanism of one's own can't be stored
-            with found.watching():
-                _stored(subject, found, Path(folder), seed=seed)
+            with findings.watching():
+                _stored(subject, findings, Path(folder), seed=seed)
     named = {
-        f"agents: numbers other than grid(truth + noise), of {found.compared}": found.numbers,
-        "agents: counts other than the number of records": found.counts,
-        "agents: releases that differ when requested again": found.changed,
-        "agents: messages not from the noisy sums": found.unexplained,
-        "agents: stored keys that are short or alike": found.keys,
-        "agents: that could not go on": found.refused,
+        f"agents: numbers other than grid(truth + noise), of {findings.compared}": findings.numbers,
+        "agents: counts other than the number of records": findings.counts,
+        "agents: releases that differ when requested again": findings.changed,
+        "agents: messages not from the noisy sums": findings.unexplained,
+        "agents: stored keys that are short or alike": findings.keys,
+        "agents: that could not go on": findings.refused,
     }
-    return tuple(Check(name, float(wrong), "= 0", wrong == 0) for name, wrong in named.items()), found.draws
+    return tuple(
+        CheckResult(name, float(wrong), "= 0", wrong == 0) for name, wrong in named.items()
+    ), findings.draws
 
 
-def _in_memory(subject: AuditedConfig, found: Findings, folder: Path, *, seed: int) -> None:
+def _in_memory(subject: AuditedConfig, findings: Findings, folder: Path, *, seed: int) -> None:
     """Watch agents in memory, which are saved and loaded halfway."""
     # Name, place and data: "A" is the same key at two places, and on a cloned machine with other data.
     runs = [("A", 1, 1), ("A", 2, 1), ("A", 1, 2), ("a", 1, 1), (f"{LONG}1", 1, 1), (f"{LONG}2", 1, 1)]
@@ -204,8 +206,8 @@ def _in_memory(subject: AuditedConfig, found: Findings, folder: Path, *, seed: i
         noise = subject.keyed(f"{seed}, agents", agent=name)
         ledger = InterruptedLedger(random=np.random.default_rng([seed, place]).bytes)
         generator = np.random.default_rng([seed, data])
-        with found.watching():
-            watched = Watched(subject, found, subject.agent(noise, ledger), noise)
+        with findings.watching():
+            watched = Watched(subject, findings, subject.agent(noise, ledger), noise)
             if data == 2:
                 _give_canaries(watched)
             releases = min(subject.releases, _SHORT if index else _LONGEST)
@@ -218,7 +220,7 @@ def _in_memory(subject: AuditedConfig, found: Findings, folder: Path, *, seed: i
                 watched.release(interrupted=number == 1)
             watched.compare()
             if index == 0 and subject.releases > releases:
-                _last_releases(subject, found, noise, generator)
+                _last_releases(subject, findings, noise, generator)
 
 
 def _give_canaries(watched: Watched) -> None:
@@ -252,36 +254,36 @@ def _restore(subject: AuditedConfig, noise: KeyedNoise) -> Any:
 
 
 def _last_releases(
-    subject: AuditedConfig, found: Findings, noise: KeyedNoise, generator: np.random.Generator
+    subject: AuditedConfig, findings: Findings, noise: KeyedNoise, generator: np.random.Generator
 ) -> None:
     """Watch the last releases of a long stream: the state of an agent shortly before them is made up."""
-    made = subject.releases - min(_LAST, subject.releases - _LONGEST)
+    earlier = subject.releases - min(_LAST, subject.releases - _LONGEST)
     state = subject.agent(noise, MemoryLedger()).privatizer.state()
-    places = [hashlib.sha256(f"place {number}".encode()).hexdigest() for number in range(1, made + 1)]
-    state |= {"frozen": made}
-    state["ledger"] |= {"spent": made, "places": [*state["ledger"]["places"], *places]}
+    places = [hashlib.sha256(f"place {number}".encode()).hexdigest() for number in range(1, earlier + 1)]
+    state |= {"frozen": earlier}
+    state["ledger"] |= {"spent": earlier, "places": [*state["ledger"]["places"], *places]}
     privatizer = _restore(subject, noise)(state)
     agent = Agent(subject.dimension, options=subject.options, privatizer=privatizer, name=noise.owner, seed=0)
-    watched = Watched(subject, found, agent, noise, made)
-    for _ in range(made, subject.releases):
+    watched = Watched(subject, findings, agent, noise, earlier)
+    for _ in range(earlier, subject.releases):
         _fill(watched, generator, large=False)
         watched.release()
     watched.compare()
 
 
-def _stored(subject: AuditedConfig, found: Findings, folder: Path, *, seed: int) -> None:
+def _stored(subject: AuditedConfig, findings: Findings, folder: Path, *, seed: int) -> None:
     """Watch two agents in a database, which are closed and opened again halfway."""
     place = folder / "agents.db"
     releases = min(subject.releases, _STORED)
     generator = np.random.default_rng([seed, 3])
     options = replace(subject.options, bounds=None)  # the budget has them
-    made = [
+    agents = [
         Agent.open(place, name=name, dimension=subject.dimension, options=options, budget=subject.budget)
         for name in ("A", "a")
     ]
-    secrets = {row.secret for row in read_agents(made[0].journal.log)}
-    found.keys = len(made) - sum(secret is not None and len(secret) >= 32 for secret in secrets)
-    both = [Watched(subject, found, agent, _noise_of(agent)) for agent in made]
+    secrets = {row.secret for row in read_agents(agents[0].journal.log)}
+    findings.keys = len(agents) - sum(secret is not None and len(secret) >= 32 for secret in secrets)
+    both = [Watched(subject, findings, agent, _noise_of(agent)) for agent in agents]
     half = (releases + 1) // 2
     with _closing(both):
         for watched in both:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedfairx.audit.subject import AuditedConfig, Check
+from fedfairx.audit.subject import AuditedConfig, CheckResult
 from fedfairx.audit.whole_agents import Findings, Watched
 from fedfairx.federation.aggregation.epoch import Draft
 from fedfairx.federation.aggregation.messages import read_key
@@ -43,7 +43,7 @@ _TURNS = 4  # exchanges of every member in a round: keys or rows, acceptances or
 class _Group:
     """All members of a federation of the audited options, with agents that the audit watches."""
 
-    def __init__(self, subject: AuditedConfig, found: Findings, *, seed: int) -> None:
+    def __init__(self, subject: AuditedConfig, findings: Findings, *, seed: int) -> None:
         self.subject, self.now, self.transport = subject, 0.0, MemoryTransport()
         self.convener = new_signing_key()
         keys = {f"member-{number}": new_signing_key() for number in range(subject.agents)}
@@ -63,7 +63,7 @@ class _Group:
         for name, key in keys.items():
             noise = subject.keyed(f"{seed}, federation", agent=name)
             agent = subject.agent(noise, MemoryLedger())
-            self.watched.append(Watched(subject, found, agent, noise))
+            self.watched.append(Watched(subject, findings, agent, noise))
             self.members.append(
                 SecureMember(
                     agent,
@@ -104,10 +104,10 @@ class _Group:
 
     def total(self) -> Total:
         """The total that the transport's messages have."""
-        held = self.transport.latest()
+        messages = self.transport.latest()
         keys = {
             name: read_key(
-                held.get(aggregation_key(name, OPENER), b""),
+                messages.get(aggregation_key(name, OPENER), b""),
                 federation=self.roster.federation,
                 number=self.roster.version,
                 name=name,
@@ -116,7 +116,7 @@ class _Group:
             for name in self.roster.openers
         }
         epoch = Draft.of(self.roster).epoch(keys)
-        published = (held.get(aggregation_key(name, PARTIAL)) for name in self.roster.openers)
+        published = (messages.get(aggregation_key(name, PARTIAL)) for name in self.roster.openers)
         return add_up(epoch, [partial for partial in published if partial is not None])
 
     def wrong(self, number: int) -> int:
@@ -131,13 +131,13 @@ class _Group:
         return int((total.values != expected).sum())
 
 
-def whole_federation(subject: AuditedConfig, *, seed: int) -> tuple[tuple[Check, ...], list[Array]]:
+def whole_federation(subject: AuditedConfig, *, seed: int) -> tuple[tuple[CheckResult, ...], list[Array]]:
     """Run the federation, and return the checks and all draws of its members' noise."""
-    found, compared, wrong, repeated = Findings(), 0, 0, 0
+    findings, compared, wrong, repeated = Findings(), 0, 0, 0
     generator = np.random.default_rng([seed, 4])
-    with warnings.catch_warnings(), found.watching():
+    with warnings.catch_warnings(), findings.watching():
         warnings.simplefilter("ignore")  # many records are meant to be clipped
-        group = _Group(subject, found, seed=seed)
+        group = _Group(subject, findings, seed=seed)
         group.round(0)  # keys and acceptances
         for number in range(1, min(subject.releases, _ROUNDS) + 1):
             for watched in group.watched:
@@ -151,9 +151,11 @@ def whole_federation(subject: AuditedConfig, *, seed: int) -> tuple[tuple[Check,
         repeated = group.change_epoch()
     named = {
         f"totals: numbers other than the sum of all rows of a round, of {compared}": wrong,
-        f"totals: rows other than grid(truth + share of the noise), of {found.compared}": found.numbers,
-        "totals: counts other than the number of records": found.counts,
-        "totals: members that could not go on": found.refused,
+        f"totals: rows other than grid(truth + share of the noise), of {findings.compared}": findings.numbers,
+        "totals: counts other than the number of records": findings.counts,
+        "totals: members that could not go on": findings.refused,
         "epochs: records that are not in the totals of one epoch": repeated,
     }
-    return tuple(Check(name, float(count), "= 0", count == 0) for name, count in named.items()), found.draws
+    return tuple(
+        CheckResult(name, float(count), "= 0", count == 0) for name, count in named.items()
+    ), findings.draws

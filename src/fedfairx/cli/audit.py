@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedfairx.cli.privacy import Mechanism
+from fedfairx.cli.privacy import MechanismVerb
 
 
 @dataclass(frozen=True, kw_only=True)
-class Audit(Mechanism):
+class Audit(MechanismVerb):
     """Attack the privacy of agents, and compare findings with the claim. Exits 1 when a finding contradicts
     the claim and a second run with fresh keys confirms it. An audit can refute a claim but never prove one;
     it calls one in a million correct configurations false.

@@ -32,13 +32,13 @@ class Calibrate(Output):
     workers: int | None = None
 
     def run(self) -> int:
-        from fedfairx.experiments.calibrate import Settings, calibrate, write
+        from fedfairx.experiments.calibrate import SearchGrid, calibrate, write
         from fedfairx.simulation.executors import engine
 
         changes: dict[str, Any] = {"arms": self.arms, "noise_sds": self.noise_sd, "horizon": self.horizon}
         changes = {name: value for name, value in changes.items() if value is not None}
         with engine("local", self.workers) as executor:
-            found = calibrate(replace(Settings(), **changes), executor=executor)
+            found = calibrate(replace(SearchGrid(), **changes), executor=executor)
         formats = {"arms": "", "noise_sd": "g", "scale": ".3f", "error": ".3f", "at_end": ".0f"}
         rows = [[format(trial[name], each) for name, each in formats.items()] for trial in found["trials"]]
         table = text_table(("K", "σ", "best s", "error", "B0 at T"), rows)

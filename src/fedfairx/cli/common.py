@@ -38,13 +38,13 @@ class VerbParser(argparse.ArgumentParser):
         return self
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        found, unknown = super(VerbParser, self.filled()).parse_known_args(args, namespace)
+        namespace, unknown = super(VerbParser, self.filled()).parse_known_args(args, namespace)
         if unknown:
             flag = next((each.partition("=")[0] for each in unknown if each.startswith("-")), None)
             if flag is None:
                 self.error(f"{self.prog} takes no argument {unknown[0]}")
             self.error(f"{self.prog} has no flag {flag}{_meant(flag, self._option_string_actions)}")
-        return found, unknown
+        return namespace, unknown
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Only commands have choices here: those of flags are checked by `Setting.read`."""
@@ -152,8 +152,8 @@ def check_output(name: str, path: Path | None, endings: Sequence[str]) -> None:
 def write_figure(figure: Figure, path: Path) -> None:
     """Write a figure in the format that the file's name ends in."""
     from fedfairx.experiments.report.figures import drawn
-    from fedfairx.experiments.sweep.partial_files import write_whole
     from fedfairx.util.figure_style import styled
+    from fedfairx.util.files import write_whole
 
     with styled():
         write_whole(path, drawn(figure, path.suffix[1:]))

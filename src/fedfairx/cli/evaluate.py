@@ -101,8 +101,8 @@ class Evaluate(Output):
         first = alternative(self.first) if self.first else Alternative(same, {})
         others = self.against or (alternative("uniform"), alternative("greedy"))
         policies = {each.text: each.policy(base) for each in (first, *others)}
-        found = evaluate(log, policies, reward_range=reward_range, error=self.error)
+        evaluation = evaluate(log, policies, reward_range=reward_range, error=self.error)
         if self.plot is not None:
-            write_figure(found.plot(), self.plot)
-        self.answer(found.to_dict(), f"{found}\n\n{found.estimates()}")
+            write_figure(evaluation.plot(), self.plot)
+        self.answer(evaluation.to_dict(), f"{evaluation}\n\n{evaluation.estimates()}")
         return 0

@@ -92,9 +92,9 @@ class Init(Verb):
         )
         if asked.get("aggregation") != SECURE:
             for name in ("first_round", "round_ratio", "round_count", "begin"):
-                given, default = getattr(self, name), getattr(Init, name)
+                value, default = getattr(self, name), getattr(Init, name)
                 option = f"--{name.replace('_', '-')}"
-                require(given == default, option, f"is for --aggregation {SECURE}", given, "leave it out")
+                require(value == default, option, f"is for --aggregation {SECURE}", value, "leave it out")
         else:
             rounds = asked["rounds"] = Rounds(
                 begin=int(time.time()) if self.begin is None else self.begin,
@@ -236,15 +236,15 @@ class Check(Output):
             settings = load({"federation": str(member)})
             return place_of(settings), settings.vault
 
-        found = inspect(self.folder, places=places)
+        checks = inspect(self.folder, places=places)
         self.answer(
-            [{"what": each.what, "fine": each.fine, "trouble": each.trouble} for each in found],
+            [{"what": each.what, "fine": each.fine, "trouble": each.trouble} for each in checks],
             "\n".join(
                 f"  ok     {each.what}" if each.fine else f"  WRONG  {each.what}\n         {each.trouble}"
-                for each in found
+                for each in checks
             ),
         )
-        return 0 if all(each.fine for each in found) else 1
+        return 0 if all(each.fine for each in checks) else 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,8 +291,8 @@ class Amend(Verb):
             if not (self.add or self.remove or self.rekey):
                 raise InvalidInput("there is nothing to change: give --add, --remove or --rekey")
             for name in ("openers", "begin", "yes"):
-                given = getattr(self, name)
-                require(not given, f"--{name}", "is for secure aggregation", given, "leave it out")
+                value = getattr(self, name)
+                require(not value, f"--{name}", "is for secure aggregation", value, "leave it out")
         roster = amend_federation(
             self.folder,
             add=_named(self.add),
@@ -443,12 +443,12 @@ class Key(Verb):
     def run(self) -> int:
         from fedfairx.federation.roster.signing_keys import new_signing_key
 
-        made = new_signing_key()
+        key = new_signing_key()
         try:
-            made.write(self.out)
+            key.write(self.out)
         except OSError as error:
             raise InvalidInput(f"out must be a new file: {self.out}: {error.strerror}") from None
-        print(made.public)
+        print(key.public)
         return 0
 
 
@@ -472,10 +472,10 @@ class Federate(Verb):
             kind.add_to(parts, kind.__name__.lower())
 
 
-def _named(given: Sequence[str]) -> dict[str, str | None]:
+def _named(parts: Sequence[str]) -> dict[str, str | None]:
     """NAME or NAME=PUBLICKEY."""
-    pairs = [part.partition("=") for part in given]
+    pairs = [part.partition("=") for part in parts]
     named = {name: public or None for name, _, public in pairs}
-    if len(named) != len(given):
+    if len(named) != len(parts):
         raise InvalidInput("agents must have different names")
     return named

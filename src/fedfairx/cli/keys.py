@@ -15,7 +15,7 @@ class Keys(Output):
     """Create, list and revoke the API keys of a service. A reader may read; a writer may also decide and send
     rewards; an admin may also export data and see exact numbers. A federation key is for an engine beside
     the service and gives access to envelopes only. A key is shown once and stored as a hash. The command
-    works whether or not the service is running; a running service notices within two seconds.
+    works whether or not the service is running; a running service notices within a second.
 
         fedfairx keys create --data DIR --role writer --name shop
         fedfairx keys create --data DIR --role reader --agents shop,news
@@ -68,9 +68,9 @@ class Keys(Output):
                 raise InvalidInput(f"--key-file must be a text file, got {self.key_file}") from None
         with open_keys(place_of(settings)) as keys:
             if self.role is not None and self.what == "create":
-                made = keys.add(self.name, self.role, agents, text=text)
+                new_key = keys.add(self.name, self.role, agents, text=text)
                 if text is None:  # else the caller has it
-                    self.answer({"key": made, "role": self.role}, made)
+                    self.answer({"key": new_key, "role": self.role}, new_key)
             elif self.id is not None and self.what == "revoke":
                 keys.revoke(self.id)
             else:

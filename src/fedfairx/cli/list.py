@@ -39,10 +39,12 @@ class List(Output):
 
         for plugin in self.plugin:
             load_plugin(plugin)
-        found = everything()
+        listing = everything()
         if self.kind:
-            found = {self.kind: found[self.kind]}
-        self.answer(found, "\n\n".join(text_table((kind, ""), each.items()) for kind, each in found.items()))
+            listing = {self.kind: listing[self.kind]}
+        self.answer(
+            listing, "\n\n".join(text_table((kind, ""), each.items()) for kind, each in listing.items())
+        )
         return 0
 
 

@@ -24,7 +24,7 @@ Names = tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mechanism(Output):
+class MechanismVerb(Output):
     """A mechanism, and what determines its number of releases; `Options` and `Bounds` describe other flags.
 
     agents: m, the number of agents that share.
@@ -55,21 +55,21 @@ class Mechanism(Output):
     @cached_property
     def asked(self) -> Options:
         """The options of each agent."""
-        given = dict(self.options)
-        bounds = {name: given.pop(name) for name in self.BOUNDS if name in given}
+        options = dict(self.options)
+        bounds = {name: options.pop(name) for name in self.BOUNDS if name in options}
         if self.centred:
             for name, value in bounds.items():
                 text = "must be left out with --centred, whose box sets the bounds"
                 require(name == "adjacency", f"--{name.replace('_', '-')}", text, value)
         schedule = as_schedule(self.schedule)
         if not schedule.public:
-            given.setdefault("decide_from", "released+local")
+            options.setdefault("decide_from", "released+local")
         return Options(
             algorithm="priv-fairx-bayes",
             schedule=schedule,
             bounds=Bounds(**bounds),
             centring=Centring.unit_box(self.dimension) if self.centred else None,
-            **{"epsilon": EPSILON, **given},
+            **{"epsilon": EPSILON, **options},
         )
 
     @property
@@ -83,7 +83,7 @@ PRACTICAL_SHIFT = Options.shift  # an agent's default, in sd of the aggregate
 
 
 @dataclass(frozen=True, kw_only=True)
-class Privacy(Mechanism):
+class Privacy(MechanismVerb):
     """Calculate the noise of a privacy budget, and the gain of joining. For each mechanism it prints the
     releases, μ, noise, shift and radius.
 
@@ -103,7 +103,7 @@ class Privacy(Mechanism):
         (default: 1/(12 d), that of uniform x/√d).
     """
 
-    OPTIONS = (*Mechanism.OPTIONS, "decide_from")
+    OPTIONS = (*MechanismVerb.OPTIONS, "decide_from")
 
     statement: bool = False
     person_records: int | None = None
@@ -118,8 +118,8 @@ class Privacy(Mechanism):
             guarantee = replace(self.budget, person_records=self.person_records).guarantee()
             self.answer(guarantee.to_dict(), statement(guarantee, rounds=self.horizon))
             return 0 if guarantee.is_private else 1
-        found = calculate(self)
-        self.answer(found, _page(found, self))
+        values = calculate(self)
+        self.answer(values, _page(values, self))
         return 0
 
 
@@ -180,7 +180,7 @@ def _both(budget: Budget, args: Privacy) -> dict[str, Any]:
 
     plain = replace(budget, share=None).calibrate()
     largest = float(plain.sd(np.arange(1, budget.releases + 1)).max())
-    found: dict[str, Any] = {
+    noise: dict[str, Any] = {
         "chosen": args.asked.aggregation,
         "total_sd": {PLAIN: largest * math.sqrt(args.agents)},
     }
@@ -188,9 +188,9 @@ def _both(budget: Budget, args: Privacy) -> dict[str, Any]:
     if budget.public_schedule and args.agents >= colluding + 2:
         share = budget.share or NoiseShare.among(args.agents)
         secure = replace(budget, share=share)
-        found["total_sd"][SECURE] = largest * share.total_noise(args.agents)
-        found |= {"times_less": 1.0 / share.noise, "share": secure.guarantee().to_dict()["share"]}
-    return found
+        noise["total_sd"][SECURE] = largest * share.total_noise(args.agents)
+        noise |= {"times_less": 1.0 / share.noise, "share": secure.guarantee().to_dict()["share"]}
+    return noise
 
 
 def _one(name: str, budget: Budget, args: Privacy) -> dict[str, Any]:
@@ -239,18 +239,18 @@ def _signal_round(aggregate_sd: float, args: Privacy) -> int | None:
     least = args.least_eigenvalue
     if least is None:
         least = args.asked.record_bounds.context_norm**2 / (12.0 * args.dimension)
-    found = math.ceil(2.0 * aggregate_sd * math.sqrt(args.dimension) / (args.agents * least))
-    return found if found <= args.horizon else None
+    first = math.ceil(2.0 * aggregate_sd * math.sqrt(args.dimension) / (args.agents * least))
+    return first if first <= args.horizon else None
 
 
-def _aggregation_lines(found: dict[str, Any], args: Privacy) -> list[str]:
+def _aggregation_lines(noise: dict[str, Any], args: Privacy) -> list[str]:
     """Noise of a total without and with secure aggregation; if chosen, the claims side by side."""
-    plain, share = found["total_sd"][PLAIN], found.get("share")
+    plain, share = noise["total_sd"][PLAIN], noise.get("share")
     if share is None:
         return [f"\nNoise of the sum over agents, sd max: {plain:.4g}."]
     lines = [
         f"\nNoise of the sum over agents, sd max: {plain:.4g}; with secure aggregation "
-        f"{found['total_sd'][SECURE]:.4g}, {found['times_less']:.3g} times less "
+        f"{noise['total_sd'][SECURE]:.4g}, {noise['times_less']:.3g} times less "
         f"({share['colluding']} of {args.agents} may collude, each adds 1/{share['honest']} of the variance)."
     ]
     if args.asked.secure:
@@ -263,14 +263,14 @@ def _aggregation_lines(found: dict[str, Any], args: Privacy) -> list[str]:
     return lines
 
 
-def _page(found: dict[str, Any], args: Privacy) -> str:
+def _page(values: dict[str, Any], args: Privacy) -> str:
     """The calculator's answer as text."""
     rows = []
-    for item in found["mechanisms"]:
+    for item in values["mechanisms"]:
         numbers = (*item["noise_sd"].values(), item["practical"]["shift"])
         rows.append(
             (
-                item["name"] + (" *" if item["name"] == found["mechanism"] else ""),
+                item["name"] + (" *" if item["name"] == values["mechanism"] else ""),
                 *(f"{number:.4g}" for number in numbers),
                 f"{item['practical']['radius']:.3g}",
                 f"{item['shift']:.4g}",
@@ -278,13 +278,13 @@ def _page(found: dict[str, Any], args: Privacy) -> str:
                 item["signal_round"] if item["signal_round"] is not None else f"> {args.horizon}",
             )
         )
-    slots = len(found["slots"])
+    slots = len(values["slots"])
     unit = "record" if slots == 1 else f"decision with all {slots} slots"
     columns = ("mechanism", "sd first", "middle", "last", "max", "shift", "radius")
     lines = [
-        f"{found['releases']} releases of each of {args.agents} agents, d={args.dimension}, "
-        f"T={args.horizon}; (ε={found['epsilon']:g}, δ={found['delta']:g}) is μ={found['mu']:.4g} "
-        f"({found['adjacency']} one {unit}, sensitivity {found['sensitivity']:.4g})\n",
+        f"{values['releases']} releases of each of {args.agents} agents, d={args.dimension}, "
+        f"T={args.horizon}; (ε={values['epsilon']:g}, δ={values['delta']:g}) is μ={values['mu']:.4g} "
+        f"({values['adjacency']} one {unit}, sensitivity {values['sensitivity']:.4g})\n",
         text_table((*columns, "shift in theory", "radius in theory", "mostly signal from round"), rows),
         "\n* chosen. sd: of one entry of an agent's release. Shifts and radii: of the sum over agents, at T.",
     ]
@@ -293,7 +293,7 @@ def _page(found: dict[str, Any], args: Privacy) -> str:
             "Centred: sd of the centred release. The records' statistics follow from it;\n"
             "their noise is larger along the public point."
         )
-    lines += _aggregation_lines(found["aggregation"], args)
-    if found["gain"] is not None:
-        lines.append(f"\n{found['gain']['sentence']}")
-    return "\n".join([*lines, *(f"warning: {warning}" for warning in found["warnings"])])
+    lines += _aggregation_lines(values["aggregation"], args)
+    if values["gain"] is not None:
+        lines.append(f"\n{values['gain']['sentence']}")
+    return "\n".join([*lines, *(f"warning: {warning}" for warning in values["warnings"])])

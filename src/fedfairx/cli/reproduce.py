@@ -41,7 +41,7 @@ class Plot(Output):
             rule = f"must be one of {', '.join(experiments())}, all"
             require(name in experiments(), "experiment", rule, name)
         scores = redraw(names, out=self.out, progress=progress(quiet=self.quiet))
-        self.answer({name: found.to_dict() for name, found in scores.items()}, f"{self.out / 'report.html'}")
+        self.answer({name: each.to_dict() for name, each in scores.items()}, f"{self.out / 'report.html'}")
         return 0
 
 
@@ -105,10 +105,10 @@ class Reproduce(Plot):
 
 def _scores(scores: Any) -> list[str]:
     lines = []
-    for name, found in scores.items():
-        for ratio in found.ratios:
+    for name, each in scores.items():
+        for ratio in each.ratios:
             note = f" ({ratio.note})" if ratio.note else ""
             line = f"{ratio.name}: paper {ratio.paper:.2f}, ours {ratio.ours}: {ratio.verdict}{note}"
             lines.append(f"{name}  {line}")
-        lines += [f"{name}  {claim.statement}: {claim.verdict}; {claim.found}" for claim in found.claims]
+        lines += [f"{name}  {claim.statement}: {claim.verdict}; {claim.found}" for claim in each.claims]
     return lines

@@ -38,9 +38,9 @@ class RollBack(Output):
         time = seconds_since_1970(self.to)
         with open_for_reading(self.data) as database:  # it must be there: opening an agent would make it
             names = [name for (name,) in database.execute("SELECT name FROM agents ORDER BY agent")]
-        known = ", ".join(map(repr, names[:10]))
-        fits = len(names) == 1 if self.agent is None else self.agent in names
-        require(fits, "--agent", f"must be one of {known}", self.agent)
+        rule = f"must be one of {', '.join(map(repr, names[:10]))}"
+        exists = len(names) == 1 if self.agent is None else self.agent in names
+        require(exists, "--agent", rule, self.agent)
         place = os.path.join(self.data, FILE) if os.path.isdir(self.data) else self.data
         with Agent.open(place, name=self.agent) as agent:
             undone = agent.roll_back(to=time)
@@ -55,7 +55,7 @@ def seconds_since_1970(text: str) -> float:
     except ValueError:
         pass
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidInput(f"--to must be a time such as 2026-11-16T08:00, got {text!r}") from None
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

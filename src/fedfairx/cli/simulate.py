@@ -70,37 +70,39 @@ def tables() -> dict[str, tuple[Setting, ...]]:
 
 def settings(args: argparse.Namespace, config: Path | None) -> dict[str, dict[str, Any]]:
     """All given settings by table, from the file and from flags, which override it."""
-    known = tables()
-    found: dict[str, dict[str, Any]] = {name: {} for name in known}
+    settings_of_table = tables()
+    values_of_table: dict[str, dict[str, Any]] = {name: {} for name in settings_of_table}
     for name, values in ({} if config is None else read_toml(config)).items():
-        if name not in known or not isinstance(values, dict):
-            raise InvalidInput(f"{config} must hold tables {', '.join(known)}, got {name!r}")
-        table = {each.name: each for each in known[name]}
+        if name not in settings_of_table or not isinstance(values, dict):
+            raise InvalidInput(f"{config} must hold tables {', '.join(settings_of_table)}, got {name!r}")
+        table = {each.name: each for each in settings_of_table[name]}
         for key, value in values.items():
             if key not in table:
                 raise InvalidInput(f"{config}: [{name}] has no {key!r}; it has {', '.join(table)}")
-            found[name][key] = table[key].read(value, f"[{name}] in {config}")
-    for name, each in known.items():
-        found[name].update(given(args, each))
-    return found
+            values_of_table[name][key] = table[key].read(value, f"[{name}] in {config}")
+    for name, each in settings_of_table.items():
+        values_of_table[name].update(given(args, each))
+    return values_of_table
 
 
-def prepare(found: dict[str, dict[str, Any]]) -> tuple[Scenario, Options, Running]:
+def prepare(values: dict[str, dict[str, Any]]) -> tuple[Scenario, Options, Running]:
     """The scenario, the agents' options and how to run them, from tables of settings."""
-    world, given = dict(found["scenario"]), dict(found["run"])
+    world, options = dict(values["scenario"]), dict(values["run"])
     _read_contexts(world)
     scenario = Scenario(**world)
-    running = Running(**{item.name: given.pop(item.name) for item in fields(Running) if item.name in given})
-    if found["prior"]:
-        given["prior"] = Prior(**found["prior"])
-    if found["confidence"]:  # the other fields keep the defaults of a simulation
-        given["confidence"] = Confidence(
-            **{"noise_sd": scenario.noise_sd, "scale": SCALE, **found["confidence"]}
+    running = Running(
+        **{item.name: options.pop(item.name) for item in fields(Running) if item.name in options}
+    )
+    if values["prior"]:
+        options["prior"] = Prior(**values["prior"])
+    if values["confidence"]:  # the other fields keep the defaults of a simulation
+        options["confidence"] = Confidence(
+            **{"noise_sd": scenario.noise_sd, "scale": SCALE, **values["confidence"]}
         )
-    if found["bounds"]:
-        given["bounds"] = replace(scenario.bounds, **found["bounds"])
-    point = _centring(scenario, running, found["centring"])
-    return scenario, scenario.options(centring=point, **given), running
+    if values["bounds"]:
+        options["bounds"] = replace(scenario.bounds, **values["bounds"])
+    point = _centring(scenario, running, values["centring"])
+    return scenario, scenario.options(centring=point, **options), running
 
 
 def _centring(scenario: Scenario, running: Running, point: dict[str, Any]) -> Any:
@@ -126,12 +128,12 @@ def _read_contexts(values: dict[str, Any]) -> None:
     values.update({"arms": arms, "dimension": dimension, **values, "contexts": recorded})
 
 
-def perform(found: dict[str, dict[str, Any]]) -> dict[str, Result]:
+def perform(values: dict[str, dict[str, Any]]) -> dict[str, Result]:
     """Simulate as the tables of settings say; the results by algorithm, before those of the baselines."""
     from fedfairx.simulation import simulate
     from fedfairx.simulation.compare import baselines
 
-    scenario, options, running = prepare(found)
+    scenario, options, running = prepare(values)
     asked: dict[str, Any] = {"seeds": running.seeds, "workers": running.workers, "points": running.points}
     result = simulate(scenario, options=options, exposure=running.exposure, **asked)
     beside = baselines(options) if running.baselines else {}
@@ -200,8 +202,8 @@ class Simulate(Output):
         return replace(super().read(args), flags=args)
 
     def run(self) -> int:
-        from fedfairx.experiments.sweep.partial_files import write_whole
         from fedfairx.simulation import compare
+        from fedfairx.util.files import write_whole
 
         check_output("out", self.out, (".csv", ".parquet"))
         check_output("plot", self.plot, FIGURES)

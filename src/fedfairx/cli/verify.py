@@ -38,17 +38,17 @@ class Verify(Output):
         from fedfairx.storage.verification import check_logs, open_for_reading
 
         with open_for_reading(self.data) as database:
-            found = [asdict(each) for each in check_logs(database, agent=self.agent)]
+            logs = [asdict(each) for each in check_logs(database, agent=self.agent)]
             if self.replay:
-                _replay(database, found)
+                _replay(database, logs)
         columns = ("agent", "decisions", "rewards", "head")
-        rows = [(*(each[name] for name in columns), each["damage"] or "sound") for each in found]
-        gone = [f"{each['agent']}: {each['gone']}" for each in found if each["gone"]]
-        self.answer(found, "\n".join([text_table((*columns, "result"), rows), *gone]))
-        return 1 if any(each["damage"] for each in found) else 0
+        rows = [(*(each[name] for name in columns), each["damage"] or "sound") for each in logs]
+        gone = [f"{each['agent']}: {each['gone']}" for each in logs if each["gone"]]
+        self.answer(logs, "\n".join([text_table((*columns, "result"), rows), *gone]))
+        return 1 if any(each["damage"] for each in logs) else 0
 
 
-def _replay(database: Database, found: list[dict[str, Any]]) -> None:
+def _replay(database: Database, logs: list[dict[str, Any]]) -> None:
     """Replay the undamaged logs; set their `damage` if the state differs."""
     from fedfairx.agent.agent import Agent
     from fedfairx.errors import FedFairXError
@@ -57,7 +57,7 @@ def _replay(database: Database, found: list[dict[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "copy.db"
         copy_database(database, path)
-        for each in found:
+        for each in logs:
             if each["damage"] is None:
                 try:
                     with Agent.open(path, name=each["agent"]) as agent:

@@ -54,7 +54,7 @@ from fedfairx.core.posterior import (
 )
 from fedfairx.core.rules import EXPECTED_MERIT, OPTIMISM, RULES, THOMPSON
 from fedfairx.core.slates import fill_slots, give_to_best, raise_to_least, share_out, slate_scratch
-from fedfairx.core.statistics import add, dimension_of, embedded, place
+from fedfairx.core.statistics import add, diagonal_entries, dimension_of, embedded, place
 from fedfairx.lanes.decorators import compiled, layout, releasing, stage
 from fedfairx.lanes.rows import Rows, by_lane, cut, flat, floats, size_of, zeros
 from fedfairx.lanes.vector import fma, from_bits
@@ -174,32 +174,21 @@ def learn_and_add(
 
 @compiled
 def learn_slate(
-    memory: Array,
-    sums: Array,
-    values: Array,
-    at: int,
-    weights: Array,
-    rewards: Array,
-    low: float,
-    high: float,
-) -> bool:
+    memory: Array, sums: Array, values: Array, at: int, weights: Array, rewards: Array, growth: float
+) -> float:
     """`learn_and_add` for all m slots of a decision, whose contexts begin at values[at].
 
-    rewards (m + 1,) ends with a number that the growth of log det V is added to. False, and nothing is
-    learnt, if a reward is not in [low, high]. The sum is NaN if V⁻¹ must be derived from the sums.
+    What log det V has grown by is added to `growth`, slot by slot; NaN if V⁻¹ must be derived from the sums.
     """
     slots, rows = weights.shape[0], floats(memory)
     dimension = (values.shape[0] - at) // slots
-    for slot in range(slots):
-        if not low <= rewards[slot] <= high:
-            return False
     state, _ = learner(rows, dimension)
     for slot in range(slots):
         first, reward = at + slot * dimension, rewards[slot]
-        growth = _learn(rows, floats(values), first, dimension, weights[slot], reward)
-        rewards[slots] += growth if growth >= 0.0 else math.nan
+        grown = _learn(rows, floats(values), first, dimension, weights[slot], reward)
+        growth += grown if grown >= 0.0 else math.nan
         add(floats(sums), state.chosen, reward)
-    return True
+    return growth
 
 
 @compiled
@@ -209,17 +198,12 @@ def _radius(memory: Array, dimension: int) -> float:
 
 
 @releasing
-def _learnt_sizes(memory: Array, own: Array, workspace: Array) -> tuple[float, float]:
+def _learnt_sizes(
+    memory: Array, own: Array, workspace: Array, grid: Array, dense: bool | None
+) -> tuple[float, float]:
     dimension = workspace.shape[0]
     state, _ = learner(floats(memory), dimension)
-    return learnt_sizes(state, floats(own), floats(workspace), None)
-
-
-@releasing
-def _all_sizes(memory: Array, own: Array, workspace: Array, grid: Array) -> None:
-    dimension = workspace.shape[0]
-    state, _ = learner(floats(memory), dimension)
-    learnt_sizes(state, floats(own), floats(workspace), floats(grid))
+    return learnt_sizes(state, floats(own), floats(workspace), floats(grid), dense)
 
 
 @compiled
@@ -304,8 +288,8 @@ class AgentMemory:
     @property
     def observed(self) -> int | float:
         """Number of the agent's own rewards; where they decay, the sum of their weights."""
-        found = float(self._state.numbers[OBSERVED])
-        return int(found) if found.is_integer() else found
+        count = float(self._state.numbers[OBSERVED])
+        return int(count) if count.is_integer() else count
 
     @property
     def squares(self) -> float:
@@ -351,8 +335,15 @@ class AgentMemory:
 
     def learn_sizes(self, own: Array) -> None:
         """Learn σ and the prior's sd from all own records, packed (q,); V⁻¹ must be derived afterwards."""
-        workspace = np.empty((self.dimension, self.dimension + 1))
-        self._set_sizes(Sizes(*_learnt_sizes(self.memory, own, workspace), self.sizes.mean))
+        variance, ridge, _ = self.likely_sizes(own)
+        self._set_sizes(Sizes(variance, ridge, self.sizes.mean))
+
+    def likely_sizes(self, own: Array) -> tuple[float, float, Array]:
+        """The likeliest σ² and λ by own records, packed (q,), and (POINTS, 3) ln p(λ), σ² and λ of all λ."""
+        workspace, grid = np.empty((self.dimension, self.dimension + 1)), np.empty((POINTS, 3))
+        dense = None if self._is_of_arms(own) else True
+        variance, ridge = _learnt_sizes(self.memory, own, workspace, grid, dense)
+        return variance, ridge, grid
 
     def learn_mean(self) -> None:
         """Learn the prior's mean, if that is to be done, from what decisions come from; V⁻¹ is that of it."""
@@ -367,8 +358,8 @@ class AgentMemory:
     @property
     def mean(self) -> Array:
         """The prior's mean (d,)."""
-        found: Array = self._state.mean.array
-        return found
+        values: Array = self._state.mean.array
+        return values
 
     @property
     def moment(self) -> Array:
@@ -402,7 +393,18 @@ class AgentMemory:
 
     def derive(self) -> None:
         """Derive V⁻¹ from the sums."""
-        _derive(self.memory, self.dimension)
+        if self._is_of_arms(self.statistics):  # as `_derive` does, to the bit, with nothing to compile
+            sizes = self.statistics[diagonal_entries(self.dimension)] + self.ridge
+            roots = 1.0 / np.sqrt(np.maximum(sizes, self.ridge))
+            self.inverse[:] = 0.0
+            np.fill_diagonal(self.inverse, roots * roots)
+        else:
+            _derive(self.memory, self.dimension)
+
+    def _is_of_arms(self, packed: Array) -> bool:
+        """Whether all contexts are unit vectors, by the kind of agent and by these sums (q,)."""
+        gram, sizes = packed[: -self.dimension], packed[diagonal_entries(self.dimension)]
+        return bool(self._state.common.array.all()) and np.count_nonzero(gram) == np.count_nonzero(sizes)
 
 
 def likely_sizes(
@@ -416,9 +418,7 @@ def likely_sizes(
     rule = RULES[EXPECTED_MERIT]
     memory = AgentMemory.start(dimension, merit=Exponential(), rule=rule, prior=prior, common=common)
     memory.restore(memory.sizes, squares, observed)
-    grid = np.empty((POINTS, 3))
-    _all_sizes(memory.memory, own, np.empty((dimension, dimension + 1)), grid)
-    likely, variance, ridge = grid.T
+    likely, variance, ridge = memory.likely_sizes(own)[2].T
     weights, wide = np.exp(likely - likely.max()), prior.sd**2 + prior.noise_sd**2
     return LikelySizes(weights / weights.sum(), variance, ridge, ASSUMED_WEIGHT + observed, wide)
 
@@ -569,12 +569,12 @@ def decide_slate(
         return -1
     arms, dimension = x.shape
     parts = memory_layout(floats(memory), dimension)
-    found = slate_answer(floats(out), arms, dimension, v.shape[0])
+    slate = slate_answer(floats(out), arms, dimension, v.shape[0])
     work = slate_scratch(floats(workspace), v.shape[0], arms)
-    _believe(x, parts, quadrature, found.exposure)
-    share_out(found.exposure, v, parts.settings[LEAST_SHARE], work)
-    fill_slots(found.exposure, v, uniform, work)
-    _show(x, parts.learner.estimate, found, work.shown)
+    _believe(x, parts, quadrature, slate.exposure)
+    share_out(slate.exposure, v, parts.settings[LEAST_SHARE], work)
+    fill_slots(slate.exposure, v, uniform, work)
+    _show(x, parts.learner.estimate, slate, work.shown)
     return 0
 
 
@@ -593,17 +593,17 @@ def decide_slate_among_arms(
     """`decide_slate` for unit vectors as contexts, whose coordinates are arms (K,)."""
     v = floats(weights)
     parts = memory_layout(floats(memory), dimension)
-    found = slate_answer(floats(out), arms.shape[0], dimension, v.shape[0])
+    slate = slate_answer(floats(out), arms.shape[0], dimension, v.shape[0])
     work = slate_scratch(floats(workspace), v.shape[0], arms.shape[0])
-    _believe_arms(arms, parts, diagonal, quadrature, found.exposure)
-    share_out(found.exposure, v, parts.settings[LEAST_SHARE], work)
-    fill_slots(found.exposure, v, uniform, work)
+    _believe_arms(arms, parts, diagonal, quadrature, slate.exposure)
+    share_out(slate.exposure, v, parts.settings[LEAST_SHARE], work)
+    fill_slots(slate.exposure, v, uniform, work)
     for j in range(dimension):
-        found.theta[j] = parts.learner.estimate[j]
+        slate.theta[j] = parts.learner.estimate[j]
         for p in range(v.shape[0]):
-            found.contexts[p, j] = 0.0
+            slate.contexts[p, j] = 0.0
     for p in range(v.shape[0]):
-        found.contexts[p, arms[int(work.shown[p])]] = 1.0
+        slate.contexts[p, arms[int(work.shown[p])]] = 1.0
     _as_integers(work.shown)
     return 0
 
@@ -692,19 +692,19 @@ def decide_slate_by_optimism(
     state = parts.learner
     work = scratch(floats(workspace), arms, dimension)
     slots = slate_scratch(floats(slate_workspace), v.shape[0], arms)
-    found = slate_answer(floats(out), arms, dimension, v.shape[0])
+    slate = slate_answer(floats(out), arms, dimension, v.shape[0])
     solver = _optimise(x, parts, work, fair, pgd, winner)
     if winner is None:
-        log_merits(state.merit, work.arms[MEANS], found.exposure, work.arms[WEIGHTS])
-        share_out(found.exposure, v, parts.settings[LEAST_SHARE], slots)
+        log_merits(state.merit, work.arms[MEANS], slate.exposure, work.arms[WEIGHTS])
+        share_out(slate.exposure, v, parts.settings[LEAST_SHARE], slots)
     else:
         for a in range(arms):
             width = math.sqrt(max(squared_width(x, a, state.inverse, state.product), 0.0))
-            found.exposure[a] = work.arms[MEANS][a] + state.radius[0] * width
-        give_to_best(found.exposure, v, solver.floor, slots)
-        raise_to_least(found.exposure, v, parts.settings[LEAST_SHARE])
-    fill_slots(found.exposure, v, uniform, slots)
-    _show(x, work.model[THETA], found, slots.shown)
+            slate.exposure[a] = work.arms[MEANS][a] + state.radius[0] * width
+        give_to_best(slate.exposure, v, solver.floor, slots)
+        raise_to_least(slate.exposure, v, parts.settings[LEAST_SHARE])
+    fill_slots(slate.exposure, v, uniform, slots)
+    _show(x, work.model[THETA], slate, slots.shown)
     return 0
 
 

@@ -47,7 +47,7 @@ def _read(text: np.ndarray, numbers: Array) -> tuple[int, int, int]:
 
     `text` ends with 0, which nothing else may be.
     """
-    place, found, matrices, rows, columns = 0, 0, 0, 0, 0
+    place, count, matrices, rows, columns = 0, 0, 0, 0, 0
     while True:
         place = _next(text, place)
         if text[place] == END:
@@ -64,11 +64,11 @@ def _read(text: np.ndarray, numbers: Array) -> tuple[int, int, int]:
                 place, number = _number(text, _next(text, place + 1))
                 if place == FAILED:
                     return REFUSED
-                numbers[found] = number
-                found, column, place = found + 1, column + 1, _next(text, place)
+                numbers[count] = number
+                count, column, place = count + 1, column + 1, _next(text, place)
                 if text[place] != COMMA and text[place] != CLOSE:
                     return REFUSED
-            if found > column and column != columns:
+            if count > column and column != columns:
                 return REFUSED
             columns, row, place = column, row + 1, _next(text, place + 1)
             if text[place] != COMMA and text[place] != CLOSE:

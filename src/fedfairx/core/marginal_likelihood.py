@@ -150,11 +150,13 @@ def tridiagonal_forms(matrix: Rows, ridge: float, moment: Rows) -> tuple[float, 
 
 
 @stage
-def learnt_sizes(state: Learner, own: Rows, matrix: Rows, grid: Rows | None) -> tuple[float, float]:
+def learnt_sizes(
+    state: Learner, own: Rows, matrix: Rows, grid: Rows | None, dense: bool | None
+) -> tuple[float, float]:
     """σ² and λ of every lane, by its own packed records (q,).
 
     Overwrites matrix (d, d + 1), `product` and `estimate`. grid (POINTS, 3), unless it is None, gets for each
-    λ: ln p(λ), σ² and λ.
+    λ: ln p(λ), σ² and λ. `dense` is None where all contexts are unit vectors: then less is compiled.
     """
     numbers, mean, common, centred = state.numbers, state.mean, state.common, state.product
     dimension = mean.shape[0]
@@ -177,12 +179,13 @@ def learnt_sizes(state: Learner, own: Rows, matrix: Rows, grid: Rows | None) -> 
             matrix[j, dimension] = fma(matrix[i, j], common[i], matrix[j, dimension])
     for i in range(dimension):
         lengths = fma(common[i], matrix[i, dimension], lengths)
-    tridiagonalize(matrix, centred, state.estimate)
+    if dense is not None:
+        tridiagonalize(matrix, centred, state.estimate)
     weight, guess = numbers[OBSERVED] + ASSUMED_WEIGHT, ASSUMED_WEIGHT * numbers[ASSUMED_NOISE]
     learning = numbers[LEARNING_MEAN]  # 1, or 0: then δ is 0
     back = learning * back
     least = numbers[ASSUMED_VARIANCE] + numbers[ASSUMED_NOISE]
-    best, variance, found = -1e300, numbers[ASSUMED_NOISE], 1.0
+    best, variance, best_ridge = -1e300, numbers[ASSUMED_NOISE], 1.0
     for k in range(POINTS):
         ridge = SMALLEST * 2.0**k
         explained, both, two, volume = tridiagonal_forms(matrix, ridge, centred)
@@ -198,11 +201,11 @@ def learnt_sizes(state: Learner, own: Rows, matrix: Rows, grid: Rows | None) -> 
         far = fma((shift - back) / wide, shift - back, log(fma(p, wide / noise, 1.0)))
         likely = -0.5 * fma(size, size, fma(weight, log(noise), volume + far))
         variance = where_above(likely, best, noise, variance)
-        found = where_above(likely, best, ridge, found)
+        best_ridge = where_above(likely, best, ridge, best_ridge)
         best = larger(likely, best)
         if grid is not None:
             grid[k, 0], grid[k, 1], grid[k, 2] = likely, noise, ridge
-    return variance, found
+    return variance, best_ridge
 
 
 @stage
@@ -213,16 +216,16 @@ def learnt_mean(state: Learner, inverse: Rows) -> float:
     """
     numbers, dimension = state.numbers, state.mean.shape[0]
     ridge, guess, first = numbers[RIDGE], numbers[ASSUMED_MEAN], state.statistics.shape[0] - dimension
-    known, moved = 0.0, 0.0  # p/λ and q/λ
+    information, moved = 0.0, 0.0  # p/λ and q/λ
     for i in range(dimension):
         estimate, total = 0.0, 0.0
         for j in range(dimension):
             estimate = fma(inverse[i, j], fma(ridge, guess, state.statistics[first + j]), estimate)
             total = fma(inverse[i, j], state.common[j], total)
-        known = fma(state.common[i], fma(-ridge, total, 1.0), known)
+        information = fma(state.common[i], fma(-ridge, total, 1.0), information)
         moved = fma(state.common[i], estimate - guess, moved)
-    known = where_above(known, NOTHING, known, 1.0)
-    moved = where_above(known, NOTHING, moved, 0.0)
-    fit = moved / known
+    information = where_above(information, NOTHING, information, 1.0)
+    moved = where_above(information, NOTHING, moved, 0.0)
+    fit = moved / information
     wide = larger(fit * fit, numbers[ASSUMED_VARIANCE] + numbers[ASSUMED_NOISE])
-    return guess + moved / (known + numbers[NOISE_VARIANCE] / (ridge * wide))
+    return guess + moved / (information + numbers[NOISE_VARIANCE] / (ridge * wide))

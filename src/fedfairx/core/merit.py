@@ -63,7 +63,7 @@ class _OnRange:
     def reward_scale(self) -> float:
         return 0.5 * (self.reward_range[1] - self.reward_range[0])
 
-    def _held(self, value: float) -> float:
+    def _clip(self, value: float) -> float:
         return min(max(value, self.reward_range[0]), self.reward_range[1])
 
 
@@ -159,7 +159,7 @@ class Affine(_OnRange):
         return self.offset, self.slope, 0.0, *self.reward_range
 
     def minimum(self, low: float, high: float) -> float:  # noqa: ARG002
-        return self.offset + self.slope * self._held(low)
+        return self.offset + self.slope * self._clip(low)
 
     def lipschitz(self, low: float, high: float) -> float:  # noqa: ARG002
         return self.slope
@@ -188,11 +188,11 @@ class Power(_OnRange):
         return self.exponent, self.offset, 0.0, *self.reward_range
 
     def minimum(self, low: float, high: float) -> float:  # noqa: ARG002
-        return _power(self.offset + self._held(low), self.exponent)
+        return _power(self.offset + self._clip(low), self.exponent)
 
     def lipschitz(self, low: float, high: float) -> float:
         steepest = high if self.exponent >= 1 else low  # where the derivative is largest
-        return self.exponent * _power(self.offset + self._held(steepest), self.exponent - 1)
+        return self.exponent * _power(self.offset + self._clip(steepest), self.exponent - 1)
 
 
 @dataclass(frozen=True)

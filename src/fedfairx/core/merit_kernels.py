@@ -75,15 +75,15 @@ def merit_parts(merit: Rows, lane: int, mean: float) -> tuple[float, float]:
     first, second = merit[FIRST, lane], merit[SECOND, lane]
     if kind == EXPONENTIAL:
         return first * mean, 1.0
-    held = min(max(mean, merit[LOW, lane]), merit[HIGH, lane])
+    clipped = min(max(mean, merit[LOW, lane]), merit[HIGH, lane])
     if kind == POWER:
-        return first * math.log(second + held), 1.0
+        return first * math.log(second + clipped), 1.0
     if kind == AFFINE:
-        value = first + second * held
+        value = first + second * clipped
     elif kind == LOGISTIC:
-        value = merit[THIRD, lane] + _sigmoid(first * (held - second))
+        value = merit[THIRD, lane] + _sigmoid(first * (clipped - second))
     else:
-        value = call_pointer(bits(merit[ADDRESS, lane]), held)
+        value = call_pointer(bits(merit[ADDRESS, lane]), clipped)
     if value < TINY:
         return math.log(value), 1.0
     return 0.0, value

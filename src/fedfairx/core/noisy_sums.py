@@ -80,9 +80,9 @@ def costs(
     """
     roots, inverses = 0.0, 0.0
     for k in range(gram.shape[0]):
-        known = regulariser + larger(gram[k, k], 0.0) * (1.0 + weight * ratio)
-        inverse = 1.0 / known
-        roots = fma(sqrt(known), inverse, roots)
+        precision = regulariser + larger(gram[k, k], 0.0) * (1.0 + weight * ratio)
+        inverse = 1.0 / precision
+        roots = fma(sqrt(precision), inverse, roots)
         inverses = inverses + inverse
     return OPTIMISM * radius * roots, weight * spoilt * inverses
 

@@ -151,15 +151,15 @@ def log_likelihood(packed: Rows, ridge: float, variance: float, evidence: Partne
 @stage
 def lower_median(values: Rows) -> float:
     """The lower median of values (n,)."""
-    count, found = values.shape[0], values[0]
+    count, median = values.shape[0], values[0]
     for i in range(count):
         less, as_much = 0, 0
         for j in range(count):
             less += values[j] < values[i]
             as_much += values[j] <= values[i]
         if less <= (count - 1) // 2 < as_much:
-            found = values[i]
-    return found
+            median = values[i]
+    return median
 
 
 @stage

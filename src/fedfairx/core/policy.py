@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedfairx.core.merit_kernels import log_merits
 from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.rows import Rows, one_lane, put_run, run_at
-from fedfairx.lanes.vector import fma, larger, where_above
+from fedfairx.lanes.vector import fma, larger, smaller, where_above
 from fedfairx.lanes.vector_llvm import WIDTH
 from fedfairx.lanes.vector_math import exp
 
@@ -64,9 +64,9 @@ def expose(merit: Rows, means: Rows, policy: Rows, slopes: Rows) -> float:
 def at_least(policy: Rows, share: float) -> None:
     """Give every arm `share` and the rest by the policy; with more than 1/share arms all get the same."""
     arms = policy.shape[0]
-    rest = max(1.0 - arms * share, 0.0)
+    least, rest = smaller(share, 1.0 / arms), larger(1.0 - arms * share, 0.0)
     for a in range(arms):
-        policy[a] = min(share, 1.0 / arms) + rest * policy[a]
+        policy[a] = least + rest * policy[a]
 
 
 @stage

@@ -87,11 +87,11 @@ class Prior:
         Prior(mean=3.0, sd=0.5, noise_sd=2.0, learn=True)
         """
         share = NAMED if arms_of_their_own else ROWS
-        known: Range | None = reward_range or getattr(merit, "reward_range", None)
-        if known is None:
+        limits: Range | None = reward_range or getattr(merit, "reward_range", None)
+        if limits is None:
             size = merit.reward_scale
             return cls(sd=share * size, noise_sd=size)
-        low, high = known
+        low, high = limits
         half, middle = 0.5 * (high - low), 0.5 * (low + high)
         if arms_of_their_own:
             return cls(middle, share * half, half)
@@ -201,8 +201,8 @@ class Posterior:
     def mean(self) -> Array:
         """(d,) of θ."""
         sizes, (_, vectors) = self.sizes, self._basis
-        found = self._around(sizes.ridge, self._shift[0]) @ sizes.weights
-        return np.asarray(found if vectors is None else vectors @ found)
+        mean = self._around(sizes.ridge, self._shift[0]) @ sizes.weights
+        return np.asarray(mean if vectors is None else vectors @ mean)
 
     def draws(self, levels: Array, factors: Array, normals: Array) -> Array:
         """(d, S) draws of θ.
@@ -214,8 +214,8 @@ class Posterior:
         variance, ridge = sizes.variance[case] * factors, sizes.ridge[case]
         shift, looseness = (each[case] for each in self._shift)
         shift = shift + np.sqrt(variance * looseness) * normals[0]
-        found = self._around(ridge, shift) + np.sqrt(variance / (values[:, None] + ridge)) * normals[1:]
-        return np.asarray(found if vectors is None else vectors @ found)
+        thetas = self._around(ridge, shift) + np.sqrt(variance / (values[:, None] + ridge)) * normals[1:]
+        return np.asarray(thetas if vectors is None else vectors @ thetas)
 
 
 @stage

@@ -28,7 +28,7 @@ from fedfairx.core.splitmix import GOLDEN, uniform_of
 from fedfairx.errors import InvalidInput, require
 from fedfairx.lanes.decorators import layout, releasing, stage
 from fedfairx.lanes.rows import Rows, cut, floats, size_of, zeros
-from fedfairx.lanes.vector import bits
+from fedfairx.lanes.vector import bits, larger, smaller
 from fedfairx.util.arrays import Array
 
 #: Number of actions that are shown as a set, or the weight of every slot of a ranking.
@@ -151,8 +151,8 @@ def _pool(work: SlateScratch, blocks: int, log_merit: float, weight: float, end:
         if work.weights[blocks - 1] * math.exp(log_merit - last) < weight:
             break
         blocks -= 1
-        top = max(last, log_merit)
-        log_merit = top + math.log1p(math.exp(min(last, log_merit) - top))
+        top = larger(last, log_merit)
+        log_merit = top + math.log1p(math.exp(smaller(last, log_merit) - top))
         weight += work.weights[blocks]
     work.merits[blocks], work.weights[blocks], work.ends[blocks] = log_merit, weight, float(end)
     return blocks + 1
@@ -176,7 +176,7 @@ def share_out(exposure: Rows, weights: Rows, least_share: float, work: SlateScra
         for p in range(slots):
             exposure[int(order[p])] = HIDDEN
         others = merits(exposure, lowest)
-        blocks = _pool(work, blocks, lowest + math.log(max(others, NOTHING)), 0.0, slots)
+        blocks = _pool(work, blocks, lowest + math.log(larger(others, NOTHING)), 0.0, slots)
     relative = math.exp(lowest - work.merits[blocks - 1])  # of merits among the others to those in order
     first, scale = 0, 0.0
     for b in range(blocks):
@@ -240,9 +240,9 @@ def raise_to_least(exposure: Rows, weights: Rows, share: float) -> None:
         arms, total = exposure.shape[0], 0.0
         for p in range(weights.shape[0]):
             total += weights[p]
-        rest = max(1.0 - arms * share, 0.0)
+        least, rest = smaller(share, 1.0 / arms), larger(1.0 - arms * share, 0.0)
         for a in range(arms):
-            exposure[a] = min(share, 1.0 / arms) * total + rest * exposure[a]
+            exposure[a] = least * total + rest * exposure[a]
 
 
 @stage
@@ -254,17 +254,17 @@ def fill_slots(exposure: Rows, weights: Rows, uniform: float, work: SlateScratch
     arms, slots, shown = exposure.shape[0], weights.shape[0], work.shown
     order, weight_of, slot_of, surplus = work.order, work.merits, work.weights, work.ends
     state, waiting = bits(uniform), 0
-    for step in range(slots + arms):
-        ranked = step < slots
-        arm = int(order[step]) if ranked else step - slots
+    for turn in range(slots + arms):
+        ranked = turn < slots
+        arm = int(order[turn]) if ranked else turn - slots
         if not ranked and work.ranked[arm] != 0.0:
             continue
-        weight, slot = (weights[step], float(step)) if ranked else (0.0, -1.0)
+        weight, slot = (weights[turn], float(turn)) if ranked else (0.0, -1.0)
         need = exposure[arm] - weight
         while need > 0.0 and waiting > 0:  # nothing waits while something is needed only by rounding
             giver = int(surplus[waiting - 1])
             spare = weight_of[giver] - exposure[int(order[giver])]
-            moved = min(spare, need)
+            moved = smaller(spare, need)
             state = np.uint64(state + GOLDEN)
             if uniform_of(state) * (weight_of[giver] - weight) < moved:
                 slot_of[giver], slot = slot, slot_of[giver]
@@ -274,9 +274,9 @@ def fill_slots(exposure: Rows, weights: Rows, uniform: float, work: SlateScratch
             if spare <= moved:
                 waiting -= 1
         if ranked:
-            weight_of[step], slot_of[step] = weight, slot
+            weight_of[turn], slot_of[turn] = weight, slot
             if need < 0.0:
-                surplus[waiting] = float(step)
+                surplus[waiting] = float(turn)
                 waiting += 1
         elif slot >= 0.0:
             shown[int(slot)] = float(arm)

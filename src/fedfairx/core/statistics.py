@@ -70,7 +70,7 @@ def diagonal_entries(dimension: int) -> NDArray[np.intp]:
 @stage
 def place(dimension: int, i: int, j: int) -> int:
     """Index of entry (i, j) of the Gram matrix in packed statistics."""
-    low, high = min(i, j), max(i, j)
+    low, high = (i, j) if i < j else (j, i)
     return low * dimension - low * (low - 1) // 2 + high - low
 
 

@@ -347,10 +347,10 @@ def show(text: str, json: bool) -> None:
 
 def _lag(look: dict[str, Any]) -> int:
     """The most releases that a peer is behind; with secure aggregation, the rounds without a total."""
-    made, secure = int(look["sync"]["released"]), look["sync"]["aggregation"]
+    releases, secure = int(look["sync"]["released"]), look["sync"]["aggregation"]
     if secure is not None:
         return int(secure["round"]) - int(secure["opened"])
-    return max([0, *(made - int(peer["release"]) for peer in look["sync"]["peers"].values())])
+    return max([0, *(releases - int(peer["release"]) for peer in look["sync"]["peers"].values())])
 
 
 def _privacy(look: dict[str, Any]) -> str:
@@ -365,10 +365,10 @@ def _level(looks: list[dict[str, Any]]) -> bool:
     """Whether every member holds its peers' latest releases."""
     if not all(looks):
         return False
-    made = {look["sync"]["name"]: look["sync"]["released"] for look in looks}
+    releases = {look["sync"]["name"]: look["sync"]["released"] for look in looks}
     return all(
         not look["sync"]["waiting"]
-        and all(peer["release"] == made[name] for name, peer in look["sync"]["peers"].items())
+        and all(peer["release"] == releases[name] for name, peer in look["sync"]["peers"].items())
         for look in looks
     )
 

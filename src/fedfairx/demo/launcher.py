@@ -159,17 +159,17 @@ class Fleet:
 
     def _listens(self, name: str) -> str:
         log, process = self.folder / name / LOG, self._processes[name]
-        said: list[str] = []
+        addresses: list[str] = []
 
         def listening() -> bool:
             text = log.read_text(errors="replace")
             if process.poll() is not None:
                 raise FedFairXError(f"the service of {name} did not start: {text.strip()[-500:]}")
-            said[:] = re.findall(r"serves on (http://\S+)", text)
-            return bool(said)
+            addresses[:] = re.findall(r"serves on (http://\S+)", text)
+            return bool(addresses)
 
         _until(listening, f"the service of {name}")
-        return said[0]
+        return addresses[0]
 
 
 def _until(met: Callable[[], bool], what: str) -> None:

@@ -21,7 +21,7 @@ class Orders:
         self.client = Client(url, key=key)
         self.together = 0.0
         self.alone = 0.0
-        self.kept: dict[str, float | None] = {}  # acknowledged by the service: id → reward
+        self.rewards: dict[str, float | None] = {}  # acknowledged by the service: id → reward
         self._city = Couriers([seed, place])
         self._twin = Agent(schema=SCHEMA, seed=place, name=name)
         self._late: dict[str, tuple[int, float]] = {}  # rewards of the service: id → when they come, reward
@@ -29,24 +29,24 @@ class Orders:
 
     @property
     def decisions(self) -> int:
-        return len(self.kept)
+        return len(self.rewards)
 
     @property
     def rewarded(self) -> int:
-        return sum(reward is not None for reward in self.kept.values())
+        return sum(reward is not None for reward in self.rewards.values())
 
     def place(self, count: int) -> None:
         """Place orders at once, unless the service can't be reached; rewards are then sent later."""
         first, orders = self.decisions, [self._city.order() for _ in range(count)]
         try:
-            made = self.client.decide_many([order.request for order in orders])
+            decisions = self.client.decide_many([order.request for order in orders])
         except ServiceError:
             return
-        self.kept |= {one.id: None for one in made}
+        self.rewards |= {one.id: None for one in decisions}
         twins = self._twin.decide_many(
             [{"actions": order.rows, "context": order.context} for order in orders]
         )
-        for number, (order, one, twin) in enumerate(zip(orders, made, twins, strict=True), first):
+        for number, (order, one, twin) in enumerate(zip(orders, decisions, twins, strict=True), first):
             self.together += order.unfairness(one.policy)
             self.alone += order.unfairness(twin.policy)
             if order.after is not None:
@@ -66,7 +66,7 @@ class Orders:
                 self.client.observe_many(list(due), list(due.values()))
             except ServiceError:
                 return
-            self.kept |= due
+            self.rewards |= due
             self._late = {one: late for one, late in self._late.items() if one not in due}
 
     def look(self) -> dict[str, Any]:
@@ -80,9 +80,9 @@ class Orders:
         """The number of acknowledged decisions and rewards that are not in the stopped service's database."""
         try:
             with Agent.open(database) as agent:
-                found = {row.id: row.reward for row in agent.journal.decisions()}
+                stored = {row.id: row.reward for row in agent.journal.decisions()}
         except StateError:  # a damaged database counts as lost
-            return len(self.kept)
+            return len(self.rewards)
         return sum(
-            identity not in found or found[identity] != reward for identity, reward in self.kept.items()
+            identity not in stored or stored[identity] != reward for identity, reward in self.rewards.items()
         )

@@ -81,7 +81,7 @@ class PolicyValue:
 
 
 @dataclass(frozen=True)
-class Range:
+class RewardScale:
     """The range of rewards, and the largest sum of slots' weights: what turns rewards into parts of 1.
 
     slots: as `slot_weights` has them.
@@ -126,7 +126,7 @@ class Series:
 def series_of(
     blocks: Sequence[Block],
     shares: Sequence[Array],
-    scale: Range,
+    scale: RewardScale,
     *,
     guesses: Sequence[Array] | None = None,
     gain: bool = False,
@@ -137,8 +137,8 @@ def series_of(
     guesses: (n, K) for each block, at rewards in the first slot, in parts of the range.
     gain: measure the gain over the log instead of the value.
     """
-    found = np.zeros((7, sum(len(block.taken) for block in blocks)))
-    value, rest, least_value, least_rest, floor, top, whole = found
+    terms = np.zeros((7, sum(len(block.taken) for block in blocks)))
+    value, rest, least_value, least_rest, floor, top, whole = terms
     for number, (block, share) in enumerate(zip(blocks, shares, strict=True)):
         weights = importance(block, share) - (1.0 if gain else 0.0)
         rows, places, slots = np.arange(len(block.taken))[:, None], block.positions, slot_weights(block)
@@ -147,8 +147,8 @@ def series_of(
         guess = np.zeros_like(share) if guesses is None else guesses[number]
         other = guess if guesses is None else 1.0 - guess
         sides = ((value, least_value, guess, rewards), (rest, least_rest, other, 1.0 - rewards))
-        for out, least, given, got in sides:
-            q = np.minimum(given, cut)
+        for out, least, forecast, got in sides:
+            q = np.minimum(forecast, cut)
             sure = (due * q).sum(axis=1)
             out[places] = sure + (taken * (got - slots * q[rows, block.taken])).sum(axis=1)
             least[places] = sure + _extreme(weights, q, slots)
@@ -159,7 +159,7 @@ def series_of(
         least_rest[places[ranked]] = (given_up - most)[ranked]
         floor[places], top[places] = due.clip(max=0.0).sum(axis=1), due.clip(min=0.0).sum(axis=1)
         whole[places] = 0.0 if gain else slots.sum(axis=1)
-    found /= scale.slots
+    terms /= scale.slots
     return Series(value, rest, least_value, least_rest, floor, top, float(whole.mean()))
 
 

@@ -16,7 +16,7 @@ from fedfairx.errors import InvalidInput, require
 from fedfairx.evaluation.estimators import (
     Estimate,
     PolicyValue,
-    Range,
+    RewardScale,
     importance,
     self_normalised,
     series_of,
@@ -70,7 +70,7 @@ class Evaluation:
 
     def notes(self) -> tuple[str, ...]:
         """Return what the numbers mean and what they rest on, in sentences."""
-        found = [
+        sentences = [
             f"Mean rewards are over {number(self.decisions)} decisions. Intervals hold with probability at "
             f"least {100 * (1 - self.error):g} % each, at all times: you may evaluate a log every day, if "
             "it only grows at its end. Those of SNIPS are only right for long logs.",
@@ -79,20 +79,20 @@ class Evaluation:
             "features and the prior is right, for one look at the log.",
         ]
         if self.replayed:
-            found.append(
+            sentences.append(
                 "Options are replayed: their value is the mean over policies that have learnt the log so "
                 "far, not what a live agent would have earned, which would have learnt from its own choices."
             )
         if self.left_out:
-            found.append(
+            sentences.append(
                 f"Left out: {counted(self.left_out, 'decision')} without a reward. That is right if whether "
                 "a reward comes, and when, does not depend on what it is."
             )
         if self.gone:
-            found.append(self.gone)
-        found.append(str(self.draws))
-        found += [f"{name}: {each.refused}." for name, each in self.policies.items() if each.refused]
-        return tuple(found)
+            sentences.append(self.gone)
+        sentences.append(str(self.draws))
+        sentences += [f"{name}: {each.refused}." for name, each in self.policies.items() if each.refused]
+        return tuple(sentences)
 
     def estimates(self) -> str:
         """Return a table of all estimates side by side, with what their quality depends on."""
@@ -154,15 +154,15 @@ def evaluate(
     1.0
     """
     require(0 < error < 1, "error", "must be in (0, 1)", error)
-    given = read_log(log, agent=agent, merit=merit)
-    known, asked = given.options, named(policies)
+    decision_log = read_log(log, agent=agent, merit=merit)
+    options, asked = decision_log.options, named(policies)
     require(LOGGED not in asked, "policies", f"must not be called {LOGGED!r}, which is there anyway", LOGGED)
-    stated = reward_range or (None if known is None else known.reward_range)
+    stated = reward_range or (None if options is None else options.reward_range)
     ends = stated or (0.0, 1.0)
-    measure = merit or (None if known is None else known.merit) or Exponential.for_range(*ends)
-    found = gather(given.decisions)
-    draws = _draws(found)
-    decisions, left_out = _complete(found, ends)
+    measure = merit or (None if options is None else options.merit) or Exponential.for_range(*ends)
+    sorted_log = gather(decision_log.decisions)
+    draws = _draws(sorted_log)
+    decisions, left_out = _complete(sorted_log, ends)
     guesses = guesses_of(decisions.blocks, decisions.scale)
     all_shares = {LOGGED: [block.policy for block in decisions.blocks]}
     for name, policy in asked.items():
@@ -179,8 +179,8 @@ def evaluate(
             guesses,
             error,
             fairness_regret=regret,
-            action_shares=_mean_shares(decisions.blocks, shares, found.names, "names"),
-            group_shares=_mean_shares(decisions.blocks, shares, found.groups, "groups"),
+            action_shares=_mean_shares(decisions.blocks, shares, sorted_log.names, "names"),
+            group_shares=_mean_shares(decisions.blocks, shares, sorted_log.groups, "groups"),
         )
         # The log's own weights are 1, so its mean is known without guesses.
         values[name] = replace(value, reward=value.ips) if name == LOGGED else value
@@ -188,38 +188,38 @@ def evaluate(
         text = "the log's actions were not drawn as its policy says, so no weight can be trusted"
         values = {name: each if name == LOGGED else _refuse(each, text) for name, each in values.items()}
     replayed = any(isinstance(each, Options) for each in asked.values())
-    return Evaluation(values, len(decisions), left_out, draws, error, measure, replayed, given.gone)
+    return Evaluation(values, len(decisions), left_out, draws, error, measure, replayed, decision_log.gone)
 
 
-def _draws(found: Blocks) -> Draws:
+def _draws(sorted_log: Blocks) -> Draws:
     """Test whether actions were drawn as the log says, on all decisions."""
     draws = DrawsSoFar()
-    for block in found.blocks:
-        known = block[block.drawn[:, 0] >= 0]
-        if len(known.drawn):
-            draws.take(known, Sets.of(known.names), len(found.names.numbers))
+    for block in sorted_log.blocks:
+        part = block[block.drawn[:, 0] >= 0]
+        if len(part.drawn):
+            draws.take(part, Sets.of(part.names), len(sorted_log.names.numbers))
     return draws.answer()
 
 
-def _complete(found: Blocks, ends: tuple[float, float]) -> tuple[Decisions, int]:
+def _complete(sorted_log: Blocks, ends: tuple[float, float]) -> tuple[Decisions, int]:
     """Decisions with all of their rewards, numbered again, and how many others there are."""
     low, high = ends
     require(low < high, "reward_range", "must be (low, high) with low < high", ends)
-    known = [np.isfinite(block.rewards) & (block.taken >= 0) for block in found.blocks]
-    whole = [block[each.min(axis=1)] for block, each in zip(found.blocks, known, strict=True)]
-    kept = [block for block in whole if len(block.taken)]
-    if not kept:
+    rewarded = [np.isfinite(block.rewards) & (block.taken >= 0) for block in sorted_log.blocks]
+    whole = [block[each.min(axis=1)] for block, each in zip(sorted_log.blocks, rewarded, strict=True)]
+    complete = [block for block in whole if len(block.taken)]
+    if not complete:
         raise InvalidInput("log must have decisions with rewards, got none")
-    total = sum(len(block.taken) for block in found.blocks)
-    every = np.sort(np.concatenate([block.positions for block in kept]))
-    kept = [replace(block, positions=np.searchsorted(every, block.positions)) for block in kept]
-    outside = any(bool(((block.rewards < low) | (block.rewards > high)).any()) for block in kept)
+    total = sum(len(block.taken) for block in sorted_log.blocks)
+    every = np.sort(np.concatenate([block.positions for block in complete]))
+    complete = [replace(block, positions=np.searchsorted(every, block.positions)) for block in complete]
+    outside = any(bool(((block.rewards < low) | (block.rewards > high)).any()) for block in complete)
     require(not outside, "reward_range", "must be (low, high) of all rewards of the log", ends)
-    ranked = any(bool((block.weights != 1.0).any()) for block in kept)
+    ranked = any(bool((block.weights != 1.0).any()) for block in complete)
     text = "must begin at 0 where slots have weights, which rewards are in proportion to"
     require(not ranked or low == 0.0, "reward_range", text, ends)
-    slots = max(float(slot_weights(block).sum(axis=1).max()) for block in kept)
-    decisions = Decisions(kept, list(found.names.numbers), Range(low, high, slots))
+    slots = max(float(slot_weights(block).sum(axis=1).max()) for block in complete)
+    decisions = Decisions(complete, list(sorted_log.names.numbers), RewardScale(low, high, slots))
     return decisions, total - len(decisions)
 
 
@@ -244,7 +244,7 @@ def _value(
         total += float(share.sum())
         unsupported += float(share[share > len(decisions) * block.policy].sum())
     squares, start = float(np.square(weights).sum()), scale.low * scale.slots * dr.whole
-    found = PolicyValue(
+    value = PolicyValue(
         name,
         reward=scale.outside(dr.estimate(error), start),
         gain=scale.outside(gain.estimate(error)),
@@ -255,14 +255,14 @@ def _value(
         unsupported=unsupported / total,
         **exact,
     )
-    if found.unsupported > MOST_UNSUPPORTED:
-        missing = f"{100 * found.unsupported:.3g} %"
+    if value.unsupported > MOST_UNSUPPORTED:
+        missing = f"{100 * value.unsupported:.3g} %"
         text = f"{missing} of this policy's weight is on actions that it shows never, or less than once"
-        return _refuse(found, f"the log can't tell: {text}")
-    if found.effective < FEWEST:
-        text = f"it agrees with {found.effective:.3g} decisions in effect, fewer than {FEWEST:g}"
-        return _refuse(found, f"the log can't tell: {text}")
-    return found
+        return _refuse(value, f"the log can't tell: {text}")
+    if value.effective < FEWEST:
+        text = f"it agrees with {value.effective:.3g} decisions in effect, fewer than {FEWEST:g}"
+        return _refuse(value, f"the log can't tell: {text}")
+    return value
 
 
 def _refuse(value: PolicyValue, why: str) -> PolicyValue:
@@ -288,9 +288,9 @@ def _mean_shares(
     got, there = np.zeros((2, size))
     for block, share in zip(blocks, shares, strict=True):
         codes = getattr(block, what)
-        known = codes >= 0
-        once = known & Sets.of(codes).first
-        got += np.bincount(codes[known], share[known], size)
+        has_code = codes >= 0
+        once = has_code & Sets.of(codes).first
+        got += np.bincount(codes[has_code], share[has_code], size)
         total = np.broadcast_to(block.weights.sum(axis=1, keepdims=True), codes.shape)
         there += np.bincount(codes[once], total[once], size)
     return {name: float(got[k] / there[k]) for name, k in labels.numbers.items() if there[k] > 0}

@@ -88,9 +88,9 @@ class LiftSoFar:
         live: whether the agent chose; otherwise the baseline was taken.
         control_shares: the probability of the baseline, above 0 and below 1.
         """
-        given = (rewards - self._low) / self._size
-        part = given.clip(0.0, 1.0)
-        self._outside += int((given != part).sum())
+        scaled = (rewards - self._low) / self._size
+        part = scaled.clip(0.0, 1.0)
+        self._outside += int((scaled != part).sum())
         before = self._totals.sum() + np.concatenate([[0.0], np.cumsum(part)[:-1]])
         count = self._counts.sum() + np.arange(part.size)
         guess = np.where(count > 0, before / np.maximum(count, 1), 0.5).clip(0.0, 1.0)

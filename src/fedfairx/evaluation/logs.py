@@ -70,15 +70,15 @@ def read_log(log: Any, *, agent: str | None = None, merit: Merit | None = None) 
     if hasattr(log, "to_dict") and hasattr(log, "columns"):  # pandas
         return DecisionLog(map(logged, log.to_dict("records")))
     try:
-        given = iter(log)
+        items = iter(log)
     except TypeError:
         kinds = "a place, a data frame, or decisions (fedfairx.Logged)"
         raise InvalidInput(f"log must be {kinds}, got {type(log).__name__}") from None
-    return DecisionLog(_decisions(given))
+    return DecisionLog(_decisions(items))
 
 
-def _decisions(given: Iterator[Any]) -> Iterator[Logged]:
-    for each in given:
+def _decisions(items: Iterator[Any]) -> Iterator[Logged]:
+    for each in items:
         if not isinstance(each, Logged | Mapping):
             raise InvalidInput(f"log must hold fedfairx.Logged decisions, got {type(each).__name__}")
         yield each if isinstance(each, Logged) else logged(each)
@@ -99,11 +99,11 @@ def _database(place: str, agent: str | None, merit: Merit | None) -> DecisionLog
 
 def _chosen(agents: Sequence[AgentRow], name: str | None) -> AgentRow:
     names = [each.name for each in agents]
-    known = ", ".join(map(repr, names))
+    choices = ", ".join(map(repr, names))
     if name is None:
-        require(len(agents) == 1, "agent", f"must be given, one of {known}", name)
+        require(len(agents) == 1, "agent", f"must be given, one of {choices}", name)
         return agents[0]
-    require(name in names, "agent", f"must be one of {known}", name)
+    require(name in names, "agent", f"must be one of {choices}", name)
     return agents[names.index(name)]
 
 
@@ -113,25 +113,25 @@ def _stored(place: str, agent: int) -> Iterator[Logged]:
             yield _of_stored(each)
 
 
-def _of_stored(made: StoredDecision) -> Logged:
-    contexts = np.frombuffer(made.packed, "<i4") if made.featureless else made.contexts
-    withdrawn = made.status == "withdrawn"
-    if made.slots:
-        weights = [slot.weight for slot in made.slots]
-        baseline = [slot.baseline for slot in made.slots]
+def _of_stored(stored: StoredDecision) -> Logged:
+    contexts = np.frombuffer(stored.packed, "<i4") if stored.featureless else stored.contexts
+    withdrawn = stored.status == "withdrawn"
+    if stored.slots:
+        weights = [slot.weight for slot in stored.slots]
+        baseline = [slot.baseline for slot in stored.slots]
         return Logged(
-            taken_from(made.policy, made.mode, baseline, made.control_share, weights),
-            [None if slot.status == "withdrawn" else slot.action for slot in made.slots],
+            taken_from(stored.policy, stored.mode, baseline, stored.control_share, weights),
+            [None if slot.status == "withdrawn" else slot.action for slot in stored.slots],
             contexts,
-            made.names,
-            made.groups,
-            [slot.action for slot in made.slots],
-            [slot.reward for slot in made.slots],
+            stored.names,
+            stored.groups,
+            [slot.action for slot in stored.slots],
+            [slot.reward for slot in stored.slots],
             weights,
         )
-    chances = taken_from(made.policy, made.mode, [made.baseline], made.control_share)
-    action = None if withdrawn else made.action
-    return Logged(chances, action, contexts, made.names, made.groups, made.action, made.reward)
+    chances = taken_from(stored.policy, stored.mode, [stored.baseline], stored.control_share)
+    action = None if withdrawn else stored.action
+    return Logged(chances, action, contexts, stored.names, stored.groups, stored.action, stored.reward)
 
 
 def taken_from(
@@ -150,9 +150,9 @@ def taken_from(
         return policy
     unknown = mode != "shadow" and control_share is None
     require(not unknown, "control_share", "must be given where decisions have a baseline", control_share)
-    kept = 1.0 if mode == "shadow" else control_share or 0.0
-    chances = (1.0 - kept) * policy
-    chances[rows] += kept * np.asarray(weights)
+    control = 1.0 if mode == "shadow" else control_share or 0.0
+    chances = (1.0 - control) * policy
+    chances[rows] += control * np.asarray(weights)
     return np.asarray(chances)
 
 
@@ -166,13 +166,13 @@ def logged(row: Mapping[str, Any]) -> Logged:
     """
     import msgspec
 
-    found = {key: None if _missing(each) else each for key, each in row.items()}
+    values = {key: None if _missing(each) else each for key, each in row.items()}
     try:
         for name in _LISTS:
-            text = found.get(name)
+            text = values.get(name)
             if isinstance(text, str):
-                found[name] = msgspec.json.decode(text)
-        return _logged(found)
+                values[name] = msgspec.json.decode(text)
+        return _logged(values)
     except InvalidInput:
         raise
     except (TypeError, ValueError, msgspec.MsgspecError):
@@ -183,16 +183,16 @@ def _missing(value: Any) -> bool:
     return (isinstance(value, float) and math.isnan(value)) or type(value).__name__ == "NAType"  # of pandas
 
 
-def _logged(found: Mapping[str, Any]) -> Logged:
-    names, groups, contexts = (found.get(name) for name in ("action_ids", "groups", "contexts"))
+def _logged(values: Mapping[str, Any]) -> Logged:
+    names, groups, contexts = (values.get(name) for name in ("action_ids", "groups", "contexts"))
     contexts = None if contexts is None else np.array([list(each) for each in contexts], dtype=np.float64)
-    withdrawn = found.get("status") == "withdrawn"
-    shown, kept = found.get("shown"), found.get("control_share")
-    share = None if kept is None else float(kept)
-    mode = str(found.get("mode") or "live")
+    withdrawn = values.get("status") == "withdrawn"
+    shown, control = values.get("shown"), values.get("control_share")
+    share = None if control is None else float(control)
+    mode = str(values.get("mode") or "live")
     if shown is not None:
         weights = [float(each["weight"]) for each in shown]
-        exposure = np.asarray(found.get("exposure"), dtype=np.float64)
+        exposure = np.asarray(values.get("exposure"), dtype=np.float64)
         return Logged(
             taken_from(exposure, mode, [_row_number(each.get("baseline")) for each in shown], share, weights),
             [None if each.get("status") == "withdrawn" else int(each["action"]) for each in shown],
@@ -203,12 +203,12 @@ def _logged(found: Mapping[str, Any]) -> Logged:
             [each.get("reward") for each in shown],
             weights,
         )
-    action, baseline = found.get("action"), found.get("baseline")
-    if found.get("policy") is None or action is None:
-        raise InvalidInput(f"{_ROW}, got {', '.join(map(str, found)) or 'none'}")
-    policy = np.asarray(found["policy"], dtype=np.float64)
+    action, baseline = values.get("action"), values.get("baseline")
+    if values.get("policy") is None or action is None:
+        raise InvalidInput(f"{_ROW}, got {', '.join(map(str, values)) or 'none'}")
+    policy = np.asarray(values["policy"], dtype=np.float64)
     chances = taken_from(policy, mode, [_row_number(baseline)], share)
-    reward, row = found.get("reward"), _row_number(action)
+    reward, row = values.get("reward"), _row_number(action)
     if withdrawn or reward is None:
         return Logged(chances, None if withdrawn else row, contexts, names, groups, row)
     return Logged(chances, row, contexts, names, groups, row, float(reward))

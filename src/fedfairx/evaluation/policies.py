@@ -19,7 +19,7 @@ from fedfairx.agent.agent import Agent
 from fedfairx.agent.options import Options
 from fedfairx.core.posterior import Posterior
 from fedfairx.errors import InvalidInput, require
-from fedfairx.evaluation.estimators import Range
+from fedfairx.evaluation.estimators import RewardScale
 from fedfairx.evaluation.regression import guesses_of
 from fedfairx.fairness.decision_log import Block
 from fedfairx.util.arrays import Array
@@ -41,7 +41,7 @@ class Decisions:
 
     blocks: Sequence[Block]
     names: Sequence[str]  # by number
-    scale: Range
+    scale: RewardScale
 
     def __len__(self) -> int:
         return sum(len(block.taken) for block in self.blocks)
@@ -52,11 +52,11 @@ class Decisions:
 
     def in_order(self) -> list[tuple[int, int]]:
         """Block and row of each decision, in the order of the log."""
-        found = [(0, 0)] * len(self)
+        places = [(0, 0)] * len(self)
         for number, block in enumerate(self.blocks):
             for row, position in enumerate(block.positions):
-                found[position] = number, row
-        return found
+                places[position] = number, row
+        return places
 
     def arms(self, number: int, row: int) -> Any:
         """Contexts (K, d), or names of actions without features."""
@@ -101,26 +101,26 @@ def shares_of(policy: Policy, decisions: Decisions) -> list[Array]:
             return [_level(block) for block in blocks]
         guesses = guesses_of(blocks, decisions.scale)
         return [_best(block, guess) for block, guess in zip(blocks, guesses, strict=True)]
-    found = [np.empty(block.policy.shape) for block in blocks]
+    all_shares = [np.empty(block.policy.shape) for block in blocks]
     if isinstance(policy, Options):
-        return _replay(policy, decisions, found)
+        return _replay(policy, decisions, all_shares)
     if not isinstance(policy, Agent) and not callable(policy):
         raise InvalidInput(f"policies {_KINDS}, got {type(policy).__name__}")
-    known: dict[bytes, Array] = {}  # an agent's shares of actions without features, which repeat
+    cache: dict[bytes, Array] = {}  # an agent's shares of actions without features, which repeat
     for number, row in decisions.in_order():
         block = blocks[number]
         arms, weights = decisions.arms(number, row), block.weights[row]
         if not isinstance(policy, Agent):
-            found[number][row] = _checked(policy(arms), weights, arms)
+            all_shares[number][row] = _checked(policy(arms), weights, arms)
             continue
         key = block.names[row].tobytes() + weights.tobytes() if decisions.featureless else b""
-        shares = known.get(key)
+        shares = cache.get(key)
         if shares is None:
             shares = policy.policy(arms, slots=weights.tolist())
-            if decisions.featureless and len(known) < _KNOWN:
-                known[key] = shares
-        found[number][row] = shares
-    return found
+            if decisions.featureless and len(cache) < _KNOWN:
+                cache[key] = shares
+        all_shares[number][row] = shares
+    return all_shares
 
 
 def _level(block: Block) -> Array:
@@ -132,20 +132,20 @@ def _level(block: Block) -> Array:
 def _best(block: Block, guesses: Array) -> Array:
     """All weight to the actions of the largest guesses."""
     order = np.argsort(-guesses, axis=1, kind="stable")[:, : block.weights.shape[1]]
-    found = np.zeros_like(guesses)
-    np.put_along_axis(found, order, block.weights, axis=1)
-    return found
+    shares = np.zeros_like(guesses)
+    np.put_along_axis(shares, order, block.weights, axis=1)
+    return shares
 
 
-def _replay(options: Options, decisions: Decisions, found: list[Array]) -> list[Array]:
+def _replay(options: Options, decisions: Decisions, all_shares: list[Array]) -> list[Array]:
     agent = decisions.agent(options)
     for number, row in decisions.in_order():
         block, weights = decisions.blocks[number], decisions.blocks[number].weights[row]
         decision = agent.decide(decisions.arms(number, row), slots=weights.tolist())
-        found[number][row] = decision.exposure
+        all_shares[number][row] = decision.exposure
         agent.observe(decision, rewards=[None] * len(weights))  # what was shown is in the log
         agent.learn(decisions.shown(number, row), block.rewards[row], weights=weights)
-    return found
+    return all_shares
 
 
 def believed(options: Options, decisions: Decisions) -> Posterior:
@@ -160,7 +160,7 @@ def believed(options: Options, decisions: Decisions) -> Posterior:
     return agent.posterior
 
 
-def _checked(given: ArrayLike, weights: Array, arms: Sequence[Any]) -> Array:
+def _checked(values: ArrayLike, weights: Array, arms: Sequence[Any]) -> Array:
     total = float(weights.sum())
 
     def refused(got: str) -> InvalidInput:
@@ -168,15 +168,17 @@ def _checked(given: ArrayLike, weights: Array, arms: Sequence[Any]) -> Array:
         return InvalidInput(f"the function {rule}, got {got}")
 
     try:
-        shares = np.asarray(given, dtype=np.float64)
+        shares = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise refused(type(given).__name__) from None
+        raise refused(type(values).__name__) from None
     if shares.shape != (len(arms),):
         raise refused(f"an array of shape {shares.shape}")
-    fits = bool(np.isfinite(shares).all() and (shares >= -_SLACK).all() and shares.max() <= weights[0] + _SUM)
-    if not fits or abs(float(shares.sum()) - total) > _SUM * total:
-        least, most, found = (float(each) for each in (shares.min(), shares.max(), shares.sum()))
-        raise refused(f"shares from {least:g} to {most:g} that sum to {found:g}")
+    in_range = bool(
+        np.isfinite(shares).all() and (shares >= -_SLACK).all() and shares.max() <= weights[0] + _SUM
+    )
+    if not in_range or abs(float(shares.sum()) - total) > _SUM * total:
+        least, most, got_sum = (float(each) for each in (shares.min(), shares.max(), shares.sum()))
+        raise refused(f"shares from {least:g} to {most:g} that sum to {got_sum:g}")
     return shares.clip(min=0.0)
 
 
@@ -185,11 +187,11 @@ def named(policies: Policy | Sequence[Policy] | Mapping[str, Policy]) -> dict[st
     if isinstance(policies, Mapping):
         return dict(policies)
     several = [policies] if isinstance(policies, str) or not isinstance(policies, Sequence) else policies
-    found: dict[str, Policy] = {}
+    by_name: dict[str, Policy] = {}
     for policy in several:
         name = _name(policy)
-        found[name if name not in found else f"{name} {len(found) + 1}"] = policy
-    return found
+        by_name[name if name not in by_name else f"{name} {len(by_name) + 1}"] = policy
+    return by_name
 
 
 def _name(policy: Policy) -> str:

@@ -11,20 +11,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedfairx.evaluation.estimators import Range, slot_weights
+from fedfairx.evaluation.estimators import RewardScale, slot_weights
 from fedfairx.fairness.decision_log import Block
 from fedfairx.util.arrays import Array
 
 _GROWTH = 1.2
 
 
-def guesses_of(blocks: Sequence[Block], scale: Range) -> list[Array]:
+def guesses_of(blocks: Sequence[Block], scale: RewardScale) -> list[Array]:
     """Guesses (n, K) for each block, at rewards in the first slot, in parts of their range.
 
     A ridge regression on contexts and a constant. Actions without contexts have means of their own, by name.
     """
     count = sum(len(block.taken) for block in blocks)
-    found = [np.zeros(block.policy.shape) for block in blocks]
+    guesses = [np.zeros(block.policy.shape) for block in blocks]
     linear = all(block.contexts is not None and block.contexts.ndim == 3 for block in blocks)
     fit: _Linear | _Means
     if linear:
@@ -36,7 +36,7 @@ def guesses_of(blocks: Sequence[Block], scale: Range) -> list[Array]:
     first = 0
     while first < count:
         end = min(max(int(_GROWTH * first), first + 10), count)
-        for block, out in zip(blocks, found, strict=True):
+        for block, out in zip(blocks, guesses, strict=True):
             rows = slice(*np.searchsorted(block.positions, [first, end]))
             if rows.stop > rows.start:
                 out[rows] = fit.predict(block[rows]).clip(0.0, 1.0)
@@ -45,7 +45,7 @@ def guesses_of(blocks: Sequence[Block], scale: Range) -> list[Array]:
             if rows.stop > rows.start:
                 fit.add(block[rows], scale.inside(block[rows]))
         first = end
-    return found
+    return guesses
 
 
 class _Linear:

@@ -25,7 +25,7 @@ from fedfairx.util.arrays import Array
 
 
 @dataclass(frozen=True)
-class Settings:
+class SearchGrid:
     """The search grid. B0's agents are independent, so ten agents of one seed are ten samples."""
 
     arms: tuple[int, ...] = (5, 10, 20)
@@ -60,7 +60,7 @@ def distance(rounds: Array, regret: Array, horizon: int) -> float:
     return float(np.sqrt(np.mean(np.log(ours / y[1:]) ** 2)))
 
 
-def best_scale(arms: int, noise_sd: float, settings: Settings) -> Trial:
+def best_scale(arms: int, noise_sd: float, settings: SearchGrid) -> Trial:
     """Search s for one K and σ."""
     from scipy.optimize import minimize_scalar
 
@@ -74,8 +74,8 @@ def best_scale(arms: int, noise_sd: float, settings: Settings) -> Trial:
             confidence = Confidence(noise_sd=noise_sd, scale=scale)
             result = simulate(world, algorithm="fairx-linucb", seeds=settings.seeds, confidence=confidence)
             mean = result.fairness_regret.mean(axis=0)
-            found = distance(result.rounds.astype(np.float64), mean, horizon)
-            tried[scale] = found, float(mean[-1])
+            error = distance(result.rounds.astype(np.float64), mean, horizon)
+            tried[scale] = error, float(mean[-1])
         return tried[scale][0]
 
     bounds = math.log(settings.scale_low), math.log(settings.scale_high)
@@ -84,14 +84,14 @@ def best_scale(arms: int, noise_sd: float, settings: Settings) -> Trial:
     return Trial(arms, noise_sd, scale, *tried[scale])
 
 
-def choose(trials: Sequence[Trial], settings: Settings) -> Trial:
+def choose(trials: Sequence[Trial], settings: SearchGrid) -> Trial:
     """The best fit, unless the preferred K and σ fit nearly as well."""
     best = min(trials, key=lambda trial: trial.error)
     preferred = [t for t in trials if (t.arms, t.noise_sd) == settings.prefer]
     return preferred[0] if preferred and preferred[0].error <= best.error + settings.clearly else best
 
 
-def calibrate(settings: Settings, *, executor: Executor) -> dict[str, Any]:
+def calibrate(settings: SearchGrid, *, executor: Executor) -> dict[str, Any]:
     """The calibration as it is stored: result, settings, all trials, what made it."""
     pairs = [(arms, noise_sd) for arms in settings.arms for noise_sd in settings.noise_sds]
     futures = [executor.submit(best_scale, arms, noise_sd, settings) for arms, noise_sd in pairs]

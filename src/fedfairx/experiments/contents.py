@@ -177,9 +177,9 @@ class Hypothesis:
         verdicts = {bar.verdict(outcomes) for bar in self.bars}
         order: tuple[Verdict, ...] = ("does not hold", "undecided", "holds")
         verdict = next(each for each in order if each in verdicts)
-        return Claim(self.statement, self.criterion, self._found(outcomes), verdict)
+        return Claim(self.statement, self.criterion, self._text(outcomes), verdict)
 
-    def _found(self, outcomes: Outcomes) -> str:
+    def _text(self, outcomes: Outcomes) -> str:
         if not isinstance(self.found, str):
             return text_of(self.found, outcomes)
         bar = self.bars[0]

@@ -53,12 +53,12 @@ def route_days(table: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     dates = pd.to_datetime(table[["year", "month", "day"]])
-    known = table.assign(
+    rows = table.assign(
         airport=table["origin"],
         day=(dates - dates.dt.to_period("Y").dt.start_time).dt.days,
         on_time=(table["arr_delay"] < ON_TIME).astype(float),  # false where there is no arrival
     )
-    grouped = known.groupby(["airport", "day", "dest", "carrier"])
+    grouped = rows.groupby(["airport", "day", "dest", "carrier"])
     return grouped.agg(
         flights=("on_time", "size"), hour=("hour", "mean"), on_time=("on_time", "mean")
     ).reset_index()
@@ -84,24 +84,24 @@ def pupil_grades(table: pd.DataFrame) -> pd.DataFrame:
     for number, grade in enumerate(GRADES):
         own = {f"{name}{grade}": name for name in _OF_A_GRADE}
         grades.append(table.rename(columns=own)[["rownames", "gender", *_OF_A_GRADE]].assign(grade=number))
-    found = pd.concat(grades, ignore_index=True)
-    found = found.dropna(subset=[name for name in found.columns if name != "ladder"])
-    found["score"] = found["read"] + found["math"]
-    found = found.assign(
-        place=found["school"],
-        school=found["schoolid"].astype(int),
-        pupil=found["rownames"],
-        group=found["star"],
-        master=(found["degree"] != "bachelor").astype(float),
-        girl=(found["gender"] == "female").astype(float),
-        free_lunch=(found["lunch"] == "free").astype(float),
-        ladder=found["ladder"].fillna("unknown"),
+    rows = pd.concat(grades, ignore_index=True)
+    rows = rows.dropna(subset=[name for name in rows.columns if name != "ladder"])
+    rows["score"] = rows["read"] + rows["math"]
+    rows = rows.assign(
+        place=rows["school"],
+        school=rows["schoolid"].astype(int),
+        pupil=rows["rownames"],
+        group=rows["star"],
+        master=(rows["degree"] != "bachelor").astype(float),
+        girl=(rows["gender"] == "female").astype(float),
+        free_lunch=(rows["lunch"] == "free").astype(float),
+        ladder=rows["ladder"].fillna("unknown"),
     )
-    median = found[found["group"] == "regular"].groupby("grade")["score"].median()
-    found["passed"] = (found["score"] >= found["grade"].map(median)).astype(float)
+    median = rows[rows["group"] == "regular"].groupby("grade")["score"].median()
+    rows["passed"] = (rows["score"] >= rows["grade"].map(median)).astype(float)
     teacher = ["grade", "school", "group", "experience", "degree", "ladder", "tethnicity"]
-    found["class_"] = found.groupby(teacher).ngroup()
-    return found[_STAR].sort_values(["grade", "place", "school", "pupil"], ignore_index=True)
+    rows["class_"] = rows.groupby(teacher).ngroup()
+    return rows[_STAR].sort_values(["grade", "place", "school", "pupil"], ignore_index=True)
 
 
 _OF_A_GRADE = [

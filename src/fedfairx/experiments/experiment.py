@@ -132,15 +132,15 @@ class Run:
         So a run is the same whether a default is spelt out or not, and another if the default changes.
         """
         algorithm = find_algorithm(self.algorithm)
-        given = {**_defaults(), **self.options}
+        options = {**_defaults(), **self.options}
         resolved = {
-            "decide_from": given["decide_from"] or algorithm.decide_from,
-            "schedule": find_schedule(given["schedule"] or algorithm.schedule),
+            "decide_from": options["decide_from"] or algorithm.decide_from,
+            "schedule": find_schedule(options["schedule"] or algorithm.schedule),
         }
         described = {
             "scenario": describe(self.scenario),
             "algorithm": describe(algorithm),
-            "options": describe({**given, **resolved}),
+            "options": describe({**options, **resolved}),
         }
         if self.play is not None:  # it may call anything in its file
             source = hashlib.sha256(Path(inspect.getfile(self.play)).read_bytes()).hexdigest()
@@ -152,9 +152,9 @@ class Run:
 def _defaults() -> dict[str, Any]:
     """The keywords of `simulate` that may change a result, with their defaults."""
     fixed = ("scenario", "algorithm", "merit", "seeds", "workers", "keywords")
-    found = {item.name: item.default for item in fields(Options)}
-    found |= {item.name: item.default for item in inspect.signature(simulate).parameters.values()}
-    return {name: value for name, value in found.items() if name not in fixed} | {"centring": "scenario"}
+    defaults = {item.name: item.default for item in fields(Options)}
+    defaults |= {item.name: item.default for item in inspect.signature(simulate).parameters.values()}
+    return {name: value for name, value in defaults.items() if name not in fixed} | {"centring": "scenario"}
 
 
 @dataclass(frozen=True)

@@ -79,16 +79,16 @@ class Offers:
 
     def between(self, first: int, end: int) -> Offers:
         """The decisions of the days from `first` to before `end`, which become days from 0."""
-        kept = np.flatnonzero((self.days >= first) & (self.days < end))
-        rows = np.concatenate([np.arange(self.first[i], self.first[i + 1]) for i in kept])
-        sizes = np.diff(self.first)[kept]
+        numbers = np.flatnonzero((self.days >= first) & (self.days < end))
+        rows = np.concatenate([np.arange(self.first[i], self.first[i + 1]) for i in numbers])
+        sizes = np.diff(self.first)[numbers]
         return Offers(
             self.contexts[rows],
             self.rewards[rows],
             self.arms[rows],
             np.append(0, sizes.cumsum()),
-            self.agents[kept],
-            self.days[kept] - first,
+            self.agents[numbers],
+            self.days[numbers] - first,
             self.names,
         )
 
@@ -151,8 +151,8 @@ def asked(offers: Offers, each: int, seed: int) -> list[Integers]:
     groups = np.sort(groups)
     starts = np.flatnonzero(np.diff(groups, prepend=-1))
     place = np.arange(order.size) - np.repeat(starts, np.diff(starts, append=order.size))
-    kept = order[place < each]
-    return [kept[offers.days[kept] == day] for day in range(int(offers.days.max()) + 1)]
+    numbers = order[place < each]
+    return [numbers[offers.days[numbers] == day] for day in range(int(offers.days.max()) + 1)]
 
 
 def shares(federation: Federation, offers: Offers, by_day: Sequence[Integers]) -> Array:
@@ -162,11 +162,11 @@ def shares(federation: Federation, offers: Offers, by_day: Sequence[Integers]) -
         for place, agent in enumerate(federation.agents):
             own = numbers[offers.agents[numbers] == place]
             rows = [slice(*pair) for pair in zip(offers.first[own], offers.first[own + 1], strict=True)]
-            made = agent.decide_many([offers.contexts[each] for each in rows])
-            for each, decision in zip(rows, made, strict=True):
+            decisions = agent.decide_many([offers.contexts[each] for each in rows])
+            for each, decision in zip(rows, decisions, strict=True):
                 drawn[each] = decision.policy
-            taken = [each.start + decision.action for each, decision in zip(rows, made, strict=True)]
-            agent.observe_many(made, offers.rewards[taken].tolist())
+            places = [each.start + decision.action for each, decision in zip(rows, decisions, strict=True)]
+            agent.observe_many(decisions, offers.rewards[places].tolist())
         federation.end_round()
     return drawn
 
@@ -223,20 +223,20 @@ def _measured(run: Run, seeds: Sequence[int], decide: Decide) -> Outcome:
     rounds = np.unique(np.linspace(1, world.horizon, min(POINTS, world.horizon)).round().astype(np.int64))
     fairness, reward, exposure, syncs = [], [], [], []
 
-    def curves(values: Array, made: Integers) -> Array:
+    def curves(values: Array, numbers: Integers) -> Array:
         """(agents, points) running sums over days."""
-        daily = np.bincount(cells[made], values[made], minlength=world.agents * world.horizon)
+        daily = np.bincount(cells[numbers], values[numbers], minlength=world.agents * world.horizon)
         return np.asarray(daily.reshape(world.agents, -1).cumsum(axis=1)[:, rounds - 1])
 
     for seed in seeds:
         by_day = asked(offers, world.each, seed)
         shown, exchanges = decide(offers, by_day, seed)
-        made = np.concatenate(by_day)
-        fairness.append(curves(offers.total(np.abs(shown - fair)), made))
-        reward.append(curves(best - offers.total(shown * offers.rewards), made))
-        rows = np.isin(offers.decisions, made)
-        given = np.bincount(offers.arms[rows], shown[rows], minlength=len(offers.names))
-        exposure.append(given / made.size)
+        numbers = np.concatenate(by_day)
+        fairness.append(curves(offers.total(np.abs(shown - fair)), numbers))
+        reward.append(curves(best - offers.total(shown * offers.rewards), numbers))
+        rows = np.isin(offers.decisions, numbers)
+        per_arm = np.bincount(offers.arms[rows], shown[rows], minlength=len(offers.names))
+        exposure.append(per_arm / numbers.size)
         syncs.append(exchanges)
     return Outcome(
         seeds=np.array(seeds, dtype=np.int64),

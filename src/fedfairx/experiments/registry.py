@@ -20,8 +20,8 @@ _PLUGGED: dict[str, Experiment] = {}
 @cache
 def _built_in() -> dict[str, Experiment]:
     names = sorted(module.name for module in pkgutil.iter_modules(suite.__path__, f"{suite.__name__}."))
-    found = [getattr(importlib.import_module(name), "EXPERIMENT", None) for name in names]
-    return {each.name: each for each in found if each is not None}
+    values = [getattr(importlib.import_module(name), "EXPERIMENT", None) for name in names]
+    return {each.name: each for each in values if each is not None}
 
 
 def experiments() -> dict[str, Experiment]:
@@ -31,20 +31,20 @@ def experiments() -> dict[str, Experiment]:
 
 def register(experiment: Experiment) -> Experiment:
     """Add an experiment, whose name must be new."""
-    taken = experiment.name in _built_in()
-    require(not taken, "name", "must not be one of the package's experiments", experiment.name)
+    is_built_in = experiment.name in _built_in()
+    require(not is_built_in, "name", "must not be one of the package's experiments", experiment.name)
     _PLUGGED[experiment.name] = experiment
     return experiment
 
 
 def choose(names: list[str]) -> list[Experiment]:
     """The experiments of these names; "all" is all of them."""
-    known = experiments()
+    by_name = experiments()
     if not names or "all" in names:
-        return list(known.values())
+        return list(by_name.values())
     for name in names:
-        require(name in known, "experiment", f"must be one of {', '.join(known)}, all", name)
-    return [known[name] for name in dict.fromkeys(names)]
+        require(name in by_name, "experiment", f"must be one of {', '.join(by_name)}, all", name)
+    return [by_name[name] for name in dict.fromkeys(names)]
 
 
 def load_plugin(path: str | Path) -> ModuleType:
@@ -60,9 +60,9 @@ def load_plugin(path: str | Path) -> ModuleType:
     except Exception as error:
         del sys.modules[spec.name]
         raise InvalidInput(f"plugin {path} could not be run: {type(error).__name__}: {error}") from error
-    found = [value for value in vars(module).values() if isinstance(value, Experiment)]
-    if not found:
+    additions = [value for value in vars(module).values() if isinstance(value, Experiment)]
+    if not additions:
         raise InvalidInput(f"plugin {path} defines no Experiment at its top level")
-    for experiment in found:
+    for experiment in additions:
         register(experiment)
     return module

@@ -28,13 +28,13 @@ from fedfairx.experiments.provenance import SCHEMA, Provenance, provenance
 from fedfairx.experiments.registry import experiments
 from fedfairx.experiments.report.page import write_report
 from fedfairx.experiments.scores import Scores
-from fedfairx.experiments.sections import Ahead, Part, draw
+from fedfairx.experiments.sections import Ahead, DrawnSection, draw
 from fedfairx.experiments.sweep.job_order import Job
 from fedfairx.experiments.sweep.jobs import Swept, plan, sweep
-from fedfairx.experiments.sweep.partial_files import remove_stale, write_whole
-from fedfairx.experiments.sweep.progress import Progress, Quiet
-from fedfairx.experiments.sweep.store import Store
+from fedfairx.experiments.sweep.progress import Quiet, SweepProgress
+from fedfairx.experiments.sweep.store import ResultStore
 from fedfairx.simulation.executors import cores, engine
+from fedfairx.util.files import remove_stale, write_whole
 from fedfairx.util.formatting import counted
 
 MANIFEST = "run.json"
@@ -67,7 +67,7 @@ class Manifest:
         """Read the manifest of a results folder."""
         path = folder / MANIFEST
         try:
-            found = msgspec.json.decode(path.read_bytes(), type=Manifest)
+            manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
         except FileNotFoundError:
             raise ResultsError(
                 f"{folder} holds no results; make some with `fedfairx reproduce --out {folder}`"
@@ -77,11 +77,11 @@ class Manifest:
                 f"{path} is truncated or of another version; the results are intact, and `fedfairx "
                 f"reproduce --out {folder}` writes it again"
             ) from None
-        if found.made_by.schema != SCHEMA:
+        if manifest.made_by.schema != SCHEMA:
             raise ResultsError(
-                f"{folder} was made by {found.made_by}; this version reads results schema {SCHEMA}"
+                f"{folder} was made by {manifest.made_by}; this version reads results schema {SCHEMA}"
             )
-        return found
+        return manifest
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def reproduce(
     out: Path,
     engine_name: str = "local",
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: SweepProgress | None = None,
     ship: tuple[ModuleType, ...] = (),
     replace: bool = False,
 ) -> Reproduction:
@@ -130,8 +130,8 @@ def reproduce(
     progress = progress or Quiet()
     began = time.perf_counter()
     chosen = _installed(chosen, progress)
-    kept, dropped = _kept(out, chosen, size, replace=replace)
-    store = Store(out / "results", provenance()).open()
+    others, dropped = _others(out, chosen, size, replace=replace)
+    store = ResultStore(out / "results", provenance()).open()
     remove_stale(out)
     _tell(store, progress)
     wanted = [(experiment.name, run) for experiment in chosen for run in experiment.runs(size)]
@@ -141,14 +141,14 @@ def reproduce(
         progress.say(f"{reused} results of {out} are used again; {len(jobs)} jobs are left")
     ids = {each.name: _ids(each, size, store.made_by) for each in chosen}
 
-    def part(name: str) -> Part:
+    def part(name: str) -> DrawnSection:
         experiment = next(each for each in chosen if each.name == name)
         return draw(experiment, ids[name], size, store, out, progress)
 
-    def write(swept: Swept, without: Collection[str], why: str, show: Progress) -> Mapping[str, Scores]:
+    def write(swept: Swept, without: Collection[str], why: str, show: SweepProgress) -> Mapping[str, Scores]:
         """Write the manifest and the report of all experiments but some."""
         manifest = Manifest(
-            runs={name: runs for name, runs in {**kept, **ids}.items() if name not in without},
+            runs={name: runs for name, runs in {**others, **ids}.items() if name not in without},
             size=size,
             made_by=store.made_by,
             engine=engine_name,
@@ -159,7 +159,7 @@ def reproduce(
         )
         manifest.write(out)
         return render(
-            _known(manifest, show),
+            _registered(manifest, show),
             manifest=manifest,
             store=store,
             out=out,
@@ -188,11 +188,13 @@ def reproduce(
     for name in failed:
         progress.say(f"{name} is left out of the report, because jobs failed")
     scores = write(swept, failed, "These experiments are left out, because jobs failed", progress)
-    _remove_figures(out, set(dropped) - ({*kept, *ids} - {*failed}))
+    _remove_figures(out, set(dropped) - ({*others, *ids} - {*failed}))
     return Reproduction(out, swept, scores, time.perf_counter() - began)
 
 
-def redraw(names: Sequence[str] = (), *, out: Path, progress: Progress | None = None) -> Mapping[str, Scores]:
+def redraw(
+    names: Sequence[str] = (), *, out: Path, progress: SweepProgress | None = None
+) -> Mapping[str, Scores]:
     """Draw experiments (default: all) again from stored results, and write the report of all.
 
     The results may be of this code, or of other code whose results it can read.
@@ -203,21 +205,21 @@ def redraw(names: Sequence[str] = (), *, out: Path, progress: Progress | None = 
         if name not in manifest.runs:
             text = f"{out} holds no results of {name}; run `fedfairx reproduce {name} --out {out}`"
             raise ResultsError(text)
-    store = Store(out / "results", manifest.made_by).look()
-    known = _known(manifest, progress)
-    scores = render(known, manifest=manifest, store=store, out=out, progress=progress, only=names)
-    return {name: found for name, found in scores.items() if not names or name in names}
+    store = ResultStore(out / "results", manifest.made_by).look()
+    registered = _registered(manifest, progress)
+    scores = render(registered, manifest=manifest, store=store, out=out, progress=progress, only=names)
+    return {name: each for name, each in scores.items() if not names or name in names}
 
 
 def render(
     chosen: Sequence[Experiment],
     *,
     manifest: Manifest,
-    store: Store,
+    store: ResultStore,
     out: Path,
-    progress: Progress,
+    progress: SweepProgress,
     only: Sequence[str] = (),
-    parts: dict[str, Part] | None = None,
+    parts: dict[str, DrawnSection] | None = None,
     warning: str = "",
 ) -> Mapping[str, Scores]:
     """Figures, scores and the report of experiments whose results are all stored.
@@ -251,28 +253,28 @@ def render(
     return scores_by_name
 
 
-def _known(manifest: Manifest, progress: Progress) -> list[Experiment]:
+def _registered(manifest: Manifest, progress: SweepProgress) -> list[Experiment]:
     """The experiments of a manifest that are registered; a plug-in may not be loaded."""
     for name in manifest.runs:
         if name not in experiments():
             progress.say(f"{name} is left out of the report; its --plugin is needed to draw it")
-    found = [experiment for name, experiment in experiments().items() if name in manifest.runs]
-    return _installed(found, progress)
+    chosen = [experiment for name, experiment in experiments().items() if name in manifest.runs]
+    return _installed(chosen, progress)
 
 
-def _installed(chosen: Sequence[Experiment], progress: Progress) -> list[Experiment]:
+def _installed(chosen: Sequence[Experiment], progress: SweepProgress) -> list[Experiment]:
     """Those whose libraries are installed; an error if none is."""
     reasons = {experiment.name: missing(experiment.libraries) for experiment in chosen}
-    found = [experiment for experiment in chosen if not reasons[experiment.name]]
-    if chosen and not found:
+    installed = [experiment for experiment in chosen if not reasons[experiment.name]]
+    if chosen and not installed:
         raise MissingLibrary("; ".join(f"{name}: {text}" for name, text in reasons.items()))
     for name, text in reasons.items():
         if text:
             progress.say(f"{name} is left out: {text}")
-    return found
+    return installed
 
 
-def _kept(out: Path, chosen: Sequence[Experiment], size: Size, *, replace: bool) -> tuple[Runs, Runs]:
+def _others(out: Path, chosen: Sequence[Experiment], size: Size, *, replace: bool) -> tuple[Runs, Runs]:
     """Experiments of the folder's report that can stay in it, and those that can't.
 
     The latter are refused unless they are run again now, at no smaller size, or may be replaced.
@@ -308,13 +310,13 @@ def _ids(experiment: Experiment, size: Size, made_by: Provenance) -> Mapping[str
     return {run.key: run.identity(made_by) for run in experiment.runs(size)}
 
 
-def _is_whole(experiment: Experiment, ids: Mapping[str, str], size: Size, store: Store) -> bool:
+def _is_whole(experiment: Experiment, ids: Mapping[str, str], size: Size, store: ResultStore) -> bool:
     """Whether every run has every seed stored."""
     runs = experiment.runs(size)
     return all(store.seeds(ids[run.key]).issuperset(run.seeds(size.seeds)) for run in runs)
 
 
-def _tell(store: Store, progress: Progress) -> None:
+def _tell(store: ResultStore, progress: SweepProgress) -> None:
     for path in store.damaged:
         progress.say(f"{path.name} was cut short or changed and is set aside; what it held is computed again")
     for maker, count in store.foreign.items():

@@ -15,13 +15,13 @@ from fedfairx.experiments.report.figures import save, write_note
 from fedfairx.experiments.report.markup import Drawn
 from fedfairx.experiments.report.page import Section
 from fedfairx.experiments.sweep.job_order import Job
-from fedfairx.experiments.sweep.progress import Progress
-from fedfairx.experiments.sweep.store import Store
+from fedfairx.experiments.sweep.progress import SweepProgress
+from fedfairx.experiments.sweep.store import ResultStore
 from fedfairx.util.figure_style import styled
 
 
 @dataclass(frozen=True)
-class Part:
+class DrawnSection:
     """The outcomes of an experiment and its section of the report."""
 
     outcomes: Outcomes
@@ -32,12 +32,12 @@ def draw(
     experiment: Experiment,
     ids: Mapping[str, str],
     size: Size,
-    store: Store,
+    store: ResultStore,
     out: Path,
-    progress: Progress,
+    progress: SweepProgress,
     *,
     again: bool = True,
-) -> Part:
+) -> DrawnSection:
     """Score and draw the results stored under `ids`; unless `again`, existing figures stay."""
     outcomes: dict[str, Outcome] = {}
     for run in experiment.runs(size):
@@ -59,7 +59,7 @@ def draw(
             if again or not (png.is_file() and svg.is_file()):
                 png, svg = save(picture.figure, out / "figures", picture.name)
             drawn.append(Drawn(picture.caption, png, svg))
-    return Part(outcomes, Section(experiment, scores, tuple(drawn)))
+    return DrawnSection(outcomes, Section(experiment, scores, tuple(drawn)))
 
 
 class Ahead:
@@ -69,9 +69,9 @@ class Ahead:
     is drawn again, and the error is raised then.
     """
 
-    def __init__(self, jobs: Sequence[Job], draw: Callable[[str], Part]) -> None:
+    def __init__(self, jobs: Sequence[Job], draw: Callable[[str], DrawnSection]) -> None:
         """`draw` draws the experiment of a name."""
-        self.parts: dict[str, Part] = {}
+        self.parts: dict[str, DrawnSection] = {}
         self._draw = draw
         self._missing = Counter(name for job in jobs for name in job.wanted_by)  # jobs of each experiment
 

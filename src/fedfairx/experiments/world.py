@@ -66,8 +66,8 @@ def run(key: str, world: Scenario, algorithm: str, **changes: Any) -> Run:
     paper; what clipping around a public point saves is exp5's.
     """
     private = {"epsilon": EPSILON, "delta": DELTA, "mechanism": "blt", "centring": None}
-    given = private if find_algorithm(algorithm).private else {}
-    return Run(key, world, algorithm, options(**{**given, **changes}))
+    keywords = private if find_algorithm(algorithm).private else {}
+    return Run(key, world, algorithm, options(**{**keywords, **changes}))
 
 
 def figure_gap(size: Size) -> FigureGap:

@@ -177,11 +177,11 @@ def log_evidence(before: Stretch, after: Stretch, variance: float, weights: Arra
     pairs = ((one[:, None] + two).reshape(-1, *two.shape[1:]) for one, two in zip(early, late, strict=True))
     both = _Quadratic(*pairs)
     logs = 0.5 * (np.maximum(both.least, 0.0) / variance - both.volume)
-    found = logs.sum(axis=-1)
+    evidence = logs.sum(axis=-1)
     if weights is not None:
         single = np.logaddexp.reduce(logs + np.log(weights), axis=-1)
-        found = np.logaddexp(found, single) - math.log(2.0)
-    return np.asarray(np.logaddexp.reduce(found) - math.log(len(found)))
+        evidence = np.logaddexp(evidence, single) - math.log(2.0)
+    return np.asarray(np.logaddexp.reduce(evidence) - math.log(len(evidence)))
 
 
 class _Quadratic(NamedTuple):

@@ -18,7 +18,7 @@ _ROUNDING = 1e-11  # of the largest eigenvalue: below it a direction counts as w
 
 
 @dataclass(frozen=True)
-class Region:
+class Ellipsoid:
     """{θ̂ + radius · W u : ‖u‖ ≤ 1}."""
 
     centre: Array  # (d,) θ̂
@@ -35,7 +35,7 @@ class Region:
         return np.asarray(self.radius * np.sqrt(squares))
 
 
-def region(gram: Array, moment: Array, *, noise_sd: float, error: float, prior_sd: float = 1.0) -> Region:
+def region(gram: Array, moment: Array, *, noise_sd: float, error: float, prior_sd: float = 1.0) -> Ellipsoid:
     """Compute the region from G and b. It holds at all times with probability at least 1 - error.
 
     It is narrowest if `prior_sd` is about the size of a coordinate of θ*, and valid for any θ*.
@@ -56,4 +56,4 @@ def region(gram: Array, moment: Array, *, noise_sd: float, error: float, prior_s
     root, centre = np.where(seen, 1.0 / np.sqrt(g), _UNSEEN), r / g
     if vectors is not None:
         root, centre = vectors * root, vectors @ centre
-    return Region(centre, root, math.sqrt(spread + bias))
+    return Ellipsoid(centre, root, math.sqrt(spread + bias))

@@ -181,8 +181,8 @@ def _log_merits(policy: Array, minimum_share: float, weights: Weights) -> Array:
         return unknown
     due = (policy - minimum_share * sum(weights)) / rest
     room = np.cumsum(weights)[: policy.size]
-    given = np.cumsum(np.sort(due)[::-1])[: room.size]
-    filled = np.abs(given - room) < _SAME * room[-1]
+    demand = np.cumsum(np.sort(due)[::-1])[: room.size]
+    filled = np.abs(demand - room) < _SAME * room[-1]
     if filled[:-1].any() or not (due > _SMALLEST * minimum_share).all():
         return unknown
     return np.log(due)

@@ -94,8 +94,8 @@ def coordinates(belief: Belief, *, rewards: bool) -> tuple[Array, Array]:
 
     rewards: whether they are expected rewards, of actions without features: then none is outside the range.
     """
-    found = draws(belief, MOST)
-    _, low, high = interval(_inside(found, belief.reward_range) if rewards else found)
+    thetas = draws(belief, MOST)
+    _, low, high = interval(_inside(thetas, belief.reward_range) if rewards else thetas)
     return low, high
 
 
@@ -159,16 +159,16 @@ def distances(
     policies: for each policy, the expected weights e (n, K) in each block.
     """
     count = _count(blocks)
-    thetas, found, rounds = draws(belief, count), np.zeros((len(policies), count)), 0
+    thetas, distances, rounds = draws(belief, count), np.zeros((len(policies), count)), 0
     for number, block in enumerate(blocks):
         first = 0
         for part in _parts(block, count):
             due, end = _due(part, thetas, merit, belief.reward_range), first + len(part.taken)
-            for sums, shares in zip(found, policies, strict=True):
+            for sums, shares in zip(distances, policies, strict=True):
                 sums += np.abs(shares[number][first:end, :, None] - due).sum(axis=(0, 1))
             first = end
         rounds += first
-    return found / rounds
+    return distances / rounds
 
 
 def _count(blocks: Sequence[Block]) -> int:

@@ -123,14 +123,14 @@ class Labels:
 
     def row(self, labels: Sequence[str | None]) -> Codes:
         key = labels if type(labels) is tuple else tuple(labels)
-        known = self._rows.get(key)
-        if known is None:
+        row = self._rows.get(key)
+        if row is None:
             numbers = self.numbers
             codes = [numbers.setdefault(label, len(numbers)) if label else -1 for label in key]
-            known = np.array(codes, dtype=np.int64)
+            row = np.array(codes, dtype=np.int64)
             if len(self._rows) < 10_000:  # most logs repeat rows; one that doesn't must not fill the memory
-                self._rows[key] = known
-        return known
+                self._rows[key] = row
+        return row
 
 
 @dataclass
@@ -144,12 +144,12 @@ class Blocks:
 
 def gather(log: Iterable[Logged]) -> Blocks:
     """Check and sort a log into blocks; decisions of equally many actions and slots stay in their order."""
-    found = Blocks()
+    sorted_log = Blocks()
     waiting: dict[tuple[int, int, int | None], list[_Row]] = {}
     width: int | None = None  # of contexts; 0 for places of actions without features
     mixed: int | None = None  # the first decision whose contexts do not go with those before
     for place, decision in enumerate(log):
-        row = _row(decision, place, found)
+        row = _row(decision, place, sorted_log)
         before, width = width, None if row[7] is None else sum(row[7].shape[1:])
         same = width == before or (before and width and width > before)
         if place and not same and mixed is None:
@@ -158,12 +158,12 @@ def gather(log: Iterable[Logged]) -> Blocks:
         rows = waiting.setdefault(shape, [])
         rows.append(row)
         if len(rows) * arms >= _BLOCK:
-            found.blocks.append(_block(waiting.pop(shape)))
-    found.blocks += [_block(rows) for rows in waiting.values()]
+            sorted_log.blocks.append(_block(waiting.pop(shape)))
+    sorted_log.blocks += [_block(rows) for rows in waiting.values()]
     if mixed is not None:
         raise InvalidInput(f"{_MIXED}, got decision {mixed}")
-    found.blocks = [_widened(block, width or 0) for block in found.blocks]
-    return found
+    sorted_log.blocks = [_widened(block, width or 0) for block in sorted_log.blocks]
+    return sorted_log
 
 
 def _widened(block: Block, dimension: int) -> Block:
@@ -180,10 +180,10 @@ def records(blocks: Sequence[Block]) -> Iterator[tuple[Array, Array]]:
     units = np.eye(1 + max(int(each.max()) for each in places)) if places else None
     for block in blocks:
         if block.contexts is not None:
-            known = np.nonzero(np.isfinite(block.rewards) & (block.taken >= 0))
-            rows = block.contexts[known[0], block.taken[known]]
+            which = np.nonzero(np.isfinite(block.rewards) & (block.taken >= 0))
+            rows = block.contexts[which[0], block.taken[which]]
             contexts = rows if units is None else units[rows]
-            yield block.weights[known][:, None] * contexts, block.rewards[known]
+            yield block.weights[which][:, None] * contexts, block.rewards[which]
 
 
 _Slots = tuple[int, ...]
@@ -194,7 +194,7 @@ _Row = tuple[
 ]
 
 
-def _row(decision: Logged, place: int, found: Blocks) -> _Row:
+def _row(decision: Logged, place: int, sorted_log: Blocks) -> _Row:
     policy = np.asarray(decision.policy, dtype=np.float64)
     if policy.ndim != 1 or policy.size == 0:
         raise InvalidInput(f"{_POLICY}, got decision {place}")
@@ -204,8 +204,8 @@ def _row(decision: Logged, place: int, found: Blocks) -> _Row:
         raise InvalidInput(f"slots must be no more than actions, got decision {place}")
     if not (min(drawn) >= 0 and max(drawn) < arms and min(taken) >= -1 and max(taken) < arms):
         raise InvalidInput(f"action must be a row of the policy, got decision {place}")
-    names = found.names.row(range_names(arms) if decision.names is None else decision.names)
-    groups = found.groups.row((None,) * arms if decision.groups is None else decision.groups)
+    names = sorted_log.names.row(range_names(arms) if decision.names is None else decision.names)
+    groups = sorted_log.groups.row((None,) * arms if decision.groups is None else decision.groups)
     if names.size != arms or groups.size != arms:
         raise InvalidInput(f"names and groups must be one for each action, got decision {place}")
     contexts: NDArray[Any] | None = None
@@ -246,9 +246,9 @@ def _several(decision: Logged, place: int) -> tuple[Weights, _Slots, _Slots, tup
         rewards = tuple(np.nan if each is None else float(each) for each in reward)
     except (TypeError, ValueError):
         raise InvalidInput(f"{_LISTS}, got decision {place}") from None
-    fits = len(taken) == len(rewards) == len(draws) == len(weights)
+    same_length = len(taken) == len(rewards) == len(draws) == len(weights)
     seen = [row for row in taken if row >= 0]
-    if not fits or len(set(seen)) < len(seen) or len(set(draws)) < len(draws):
+    if not same_length or len(set(seen)) < len(seen) or len(set(draws)) < len(draws):
         raise InvalidInput(f"{_LISTS}, got decision {place}")
     return weights, taken, draws, rewards
 
@@ -256,10 +256,10 @@ def _several(decision: Logged, place: int) -> tuple[Weights, _Slots, _Slots, tup
 def _contexts(values: ArrayLike, arms: int) -> NDArray[Any] | None:
     """Return (K, d) numbers, or (K,) places of actions without features; None if it is neither."""
     try:
-        given = np.asarray(values)
-        if given.ndim == 1 and len(given) == arms and given.dtype.kind in "iu" and given.min() >= 0:
-            return given.astype(np.int64)
-        return given.astype(np.float64) if given.ndim == 2 and len(given) == arms else None
+        array = np.asarray(values)
+        if array.ndim == 1 and len(array) == arms and array.dtype.kind in "iu" and array.min() >= 0:
+            return array.astype(np.int64)
+        return array.astype(np.float64) if array.ndim == 2 and len(array) == arms else None
     except (TypeError, ValueError):
         return None
 
@@ -271,7 +271,7 @@ def range_names(arms: int) -> tuple[str, ...]:
 
 
 def _block(rows: list[_Row]) -> Block:
-    places, policies, attention, taken, drawn, names, groups, given, rewards, stretch, own = zip(
+    places, policies, attention, taken, drawn, names, groups, context_rows, rewards, stretch, own = zip(
         *rows, strict=True
     )
     policy, weights = np.array(policies), np.array(attention)
@@ -280,7 +280,7 @@ def _block(rows: list[_Row]) -> Block:
     _refuse(odd | ~(np.abs(policy.sum(axis=1) - total) <= _SUM * total), places, _POLICY)
     codes = np.array(names)
     _refuse(np.any(codes < 0, axis=1), places, "names must not be empty")
-    contexts = None if given[0] is None else np.array(given)
+    contexts = None if context_rows[0] is None else np.array(context_rows)
     if contexts is not None and contexts.ndim == 3:
         _refuse(~np.isfinite(contexts).all(axis=(1, 2)), places, "contexts must be (K, d) finite numbers")
     shown, draws = np.array(taken, dtype=np.int64), np.array(drawn, dtype=np.int64)

@@ -59,9 +59,9 @@ class Draws:
 
     def __str__(self) -> str:
         if self.as_the_policy_said:
-            found = "nothing speaks against it" if self.p_value > 0.1 else "little speaks against it"
+            judgement = "nothing speaks against it" if self.p_value > 0.1 else "little speaks against it"
             draws = number(self.decisions)
-            return f"Actions were drawn as the policy said, as far as {draws} draws tell: {found}."
+            return f"Actions were drawn as the policy said, as far as {draws} draws tell: {judgement}."
         return (
             "Actions were NOT drawn as the policy said: an honest log would ever look like this with "
             f"probability {self.p_value:.2g} at most."

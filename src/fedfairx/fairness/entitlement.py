@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fedfairx.core.merit import Custom, Exponential, Merit
 from fedfairx.core.merit_kernels import log_merit_values
 from fedfairx.core.slates import exposures_of
-from fedfairx.fairness.confidence_region import Region
+from fedfairx.fairness.confidence_region import Ellipsoid
 from fedfairx.fairness.decision_log import Codes
 from fedfairx.util.arrays import Array
 
@@ -59,11 +59,11 @@ class Merits(NamedTuple):
             return np.ones(len(weights), dtype=np.bool_)
         most = np.sort(_set_bounds(self.least, self.most, None)[1], axis=1)[:, : -slots - 1 : -1]
         room = np.cumsum(weights, axis=1)
-        fits = room[:, -1:] * np.cumsum(most, axis=1) <= room
-        return np.asarray(fits[:, :-1].all(axis=1))
+        within = room[:, -1:] * np.cumsum(most, axis=1) <= room
+        return np.asarray(within[:, :-1].all(axis=1))
 
 
-def entitled(region: Region, merit: Merit, contexts: Array, sets: Codes | None) -> Entitled:
+def entitled(region: Ellipsoid, merit: Merit, contexts: Array, sets: Codes | None) -> Entitled:
     """Compute the bounds for each round of contexts (n, K, d).
 
     sets: (n, K), the number of the set that each action is in; None if each action is a set.
@@ -83,7 +83,7 @@ def entitled(region: Region, merit: Merit, contexts: Array, sets: Codes | None) 
 
 
 def entitled_units(
-    region: Region, merit: Merit, places: Codes, alike: Codes | None, sets: Codes | None
+    region: Ellipsoid, merit: Merit, places: Codes, alike: Codes | None, sets: Codes | None
 ) -> Entitled:
     """Compute the bounds for unit vectors by their places (n, K), with diagonal W and without the gradient.
 
@@ -121,8 +121,8 @@ def entitled_slots(merits: Merits, weights: Array, sets: Codes | None) -> tuple[
     for number in range(int(numbers.max()) + 1):
         own = numbers == number
         for end, mine, others in ((low, merits.least, merits.most), (high, merits.most, merits.least)):
-            given = exposures_of(np.where(own, mine, others), weights)
-            end += np.where(own, np.where(own, given, 0.0).sum(axis=1, keepdims=True), 0.0)
+            exposures = exposures_of(np.where(own, mine, others), weights)
+            end += np.where(own, np.where(own, exposures, 0.0).sum(axis=1, keepdims=True), 0.0)
     return share, low, high
 
 
@@ -131,9 +131,9 @@ def _slot_bounds(merits: Merits, weights: Array, sets: Codes) -> tuple[Array, Ar
     total, ratio = weights.sum(axis=1, keepdims=True), merits.most - merits.least
     lower = exposures_of(merits.most, weights) * np.exp(-ratio)
     due = exposures_of(merits.least, weights)
-    known = due > 1e-290  # below it digits are lost
-    logs = np.log(np.where(known, due, 1.0)) + ratio
-    upper = np.where(known, np.exp(np.minimum(logs, 0.0)), 1.0).clip(max=weights[:, :1])  # v_1 ≤ 1
+    precise = due > 1e-290  # below it digits are lost
+    logs = np.log(np.where(precise, due, 1.0)) + ratio
+    upper = np.where(precise, np.exp(np.minimum(logs, 0.0)), 1.0).clip(max=weights[:, :1])  # v_1 ≤ 1
     low = np.maximum(of_sets(lower, sets), total - _of_others(upper, sets))
     return low, np.minimum(of_sets(upper, sets), total - _of_others(lower, sets))
 

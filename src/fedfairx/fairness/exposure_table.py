@@ -19,13 +19,13 @@ from numpy.typing import ArrayLike, NDArray
 from fedfairx.core.merit import Exponential, Merit
 from fedfairx.errors import InvalidInput, require
 from fedfairx.fairness import likely
-from fedfairx.fairness.confidence_region import Region, region
+from fedfairx.fairness.confidence_region import Ellipsoid, region
 from fedfairx.fairness.confidence_sequences import share_interval, spending
 from fedfairx.fairness.credible import LEVEL, Belief, Estimates, Normal, OverTime, estimate
 from fedfairx.fairness.decision_log import Block, Blocks, Labels, Logged, gather, records
 from fedfairx.fairness.draw_test import Draws, DrawsSoFar
-from fedfairx.fairness.forecast import Forecast, Seen
-from fedfairx.fairness.likely import Given, Likely
+from fedfairx.fairness.forecast import Forecast, ShownSoFar
+from fedfairx.fairness.likely import Likely, SharesSoFar
 from fedfairx.fairness.totals import Sets, Tally
 from fedfairx.util.arrays import Array
 from fedfairx.util.formatting import counted, html_table, text_table
@@ -113,7 +113,7 @@ class Exposure:
         )
 
     def summary(self) -> str:
-        """Say in one sentence who is likely treated unfairly.
+        """Say in one sentence who is likely treated unfairly, and how many of them are no longer there.
 
         >>> log = [Logged([0.5, 0.5], t % 2, [0, 1], names=["ann", "ben"], reward=0.5) for t in range(40)]
         >>> exposure(log, posterior=([0.5, 0.5], [[0.0001, 0.0], [0.0, 0.0001]])).summary()
@@ -133,9 +133,15 @@ class Exposure:
         if self.groups:
             who += f" and {counted(len(self.groups), 'group')}"
         words = (likely.BELOW, likely.ABOVE, likely.IN_LINE, likely.UNKNOWN)
-        parts = [f"{counts[each]} {_be(counts[each])} {each}" for each in words if counts[each]]
-        said = ", ".join(parts[:-1]) + " and " + parts[-1] if parts[1:] else parts[0]
-        return f"{'Of' if counts[likely.BELOW] else 'Nobody is known to be below: of'} {who}, {said}."
+        gone = [row.likely.verdict for row in rows if row.left and row.likely is not None]
+        left = Counter(each for each in gone if each in (likely.BELOW, likely.ABOVE))
+        parts = [
+            f"{counts[each]} {_be(counts[each])} {each}{_of_whom(counts[each], left[each])}"
+            for each in words
+            if counts[each]
+        ]
+        text = ", ".join(parts[:-1]) + " and " + parts[-1] if parts[1:] else parts[0]
+        return f"{'Of' if counts[likely.BELOW] else 'Nobody is known to be below: of'} {who}, {text}."
 
     def __str__(self) -> str:
         tables = [
@@ -196,30 +202,32 @@ def exposure(
     require(0 <= tolerance < 1, "tolerance", "must be in [0, 1)", tolerance)
     require(math.isfinite(noise_sd) and noise_sd > 0, "noise_sd", "must be finite and > 0", noise_sd)
     merit = Exponential() if merit is None else merit
-    found = gather(log)
-    gram, moment, rewards = _sums(found) if sums is None else _given(sums)
-    fits = sums is None or all(block.fits(moment.size) for block in found.blocks)
+    sorted_log = gather(log)
+    gram, moment, rewards = _sums(sorted_log) if sums is None else _as_arrays(sums)
+    fits = sums is None or all(block.fits(moment.size) for block in sorted_log.blocks)
     require(fits, "sums", "must have the dimension of the contexts", f"{moment.size} numbers")
-    known = None
-    if not changing and gram.any() and all(block.contexts is not None for block in found.blocks):
-        known = region(gram, moment, noise_sd=noise_sd, error=error * _MERIT_SHARE)
-    draws, tallies = _count(found, known, merit, len(times))
+    ellipsoid = None
+    if not changing and gram.any() and all(block.contexts is not None for block in sorted_log.blocks):
+        ellipsoid = region(gram, moment, noise_sd=noise_sd, error=error * _MERIT_SHARE)
+    draws, tallies = _count(sorted_log, ellipsoid, merit, len(times))
     unsaid = NOT_JUDGED if changing else UNKNOWN
-    decisions = sum(len(block.taken) for block in found.blocks)
+    decisions = sum(len(block.taken) for block in sorted_log.blocks)
     actions, groups = (
-        tuple(_rows(tally, labels, known, error * _SHOWN_SHARE, tolerance, unsaid, decisions))
-        for tally, labels in zip(tallies, (found.names, found.groups), strict=True)
+        tuple(_rows(tally, labels, ellipsoid, error * _SHOWN_SHARE, tolerance, unsaid, decisions))
+        for tally, labels in zip(tallies, (sorted_log.names, sorted_log.groups), strict=True)
     )
-    shown = sum(int((block.times > 0).sum()) for block in found.blocks)
-    featureless = any(map(_featureless, found.blocks))
-    several = any(block.weights.shape[1] > 1 or bool((block.weights != 1.0).any()) for block in found.blocks)
+    shown = sum(int((block.times > 0).sum()) for block in sorted_log.blocks)
+    featureless = any(map(_featureless, sorted_log.blocks))
+    several = any(
+        block.weights.shape[1] > 1 or bool((block.weights != 1.0).any()) for block in sorted_log.blocks
+    )
     settings = error, tolerance, noise_sd, merit, featureless, several, changing
     table = Exposure(actions, groups, draws, shown, rewards, *settings)
-    belief = None if changing or not actions else _belief(posterior, found)
+    belief = None if changing or not actions else _belief(posterior, sorted_log)
     return (
         table
         if belief is None
-        else _with_estimates(table, found, tallies, belief, None if known is None else gram, times)
+        else _with_estimates(table, sorted_log, tallies, belief, None if ellipsoid is None else gram, times)
     )
 
 
@@ -227,8 +235,8 @@ def _featureless(block: Block) -> bool:
     return block.contexts is not None and block.contexts.ndim == 2
 
 
-def _sums(found: Blocks) -> tuple[Array, Array, int]:
-    parts = list(records(found.blocks))
+def _sums(sorted_log: Blocks) -> tuple[Array, Array, int]:
+    parts = list(records(sorted_log.blocks))
     dimension = parts[0][0].shape[1] if parts else 0
     gram, moment, count = np.zeros((dimension, dimension)), np.zeros(dimension), 0
     for contexts, rewards in parts:
@@ -238,7 +246,7 @@ def _sums(found: Blocks) -> tuple[Array, Array, int]:
     return gram, moment, count
 
 
-def _given(sums: tuple[ArrayLike, ArrayLike]) -> tuple[Array, Array, int]:
+def _as_arrays(sums: tuple[ArrayLike, ArrayLike]) -> tuple[Array, Array, int]:
     gram, moment = (np.asarray(part, dtype=np.float64) for part in sums)
     sound = gram.shape == (moment.size, moment.size) and np.isfinite(gram).all() and np.isfinite(moment).all()
     if not sound:
@@ -246,8 +254,8 @@ def _given(sums: tuple[ArrayLike, ArrayLike]) -> tuple[Array, Array, int]:
     return gram, moment, 0
 
 
-def _belief(posterior: Belief | tuple[ArrayLike, ArrayLike] | None, found: Blocks) -> Belief | None:
-    if posterior is None or any(block.contexts is None for block in found.blocks):
+def _belief(posterior: Belief | tuple[ArrayLike, ArrayLike] | None, sorted_log: Blocks) -> Belief | None:
+    if posterior is None or any(block.contexts is None for block in sorted_log.blocks):
         return None
     if isinstance(posterior, tuple):
         mean, covariance = (np.asarray(part, dtype=np.float64) for part in posterior)
@@ -256,45 +264,45 @@ def _belief(posterior: Belief | tuple[ArrayLike, ArrayLike] | None, found: Block
             raise InvalidInput("posterior must be a (d,) array and a (d, d) array of finite numbers")
         posterior = Normal(mean, covariance)
     size = posterior.mean.size
-    fits = all(block.fits(size) for block in found.blocks)
+    fits = all(block.fits(size) for block in sorted_log.blocks)
     require(fits, "posterior", "must be of the dimension of the contexts", f"{size} numbers")
     return posterior
 
 
 def _with_estimates(
     table: Exposure,
-    found: Blocks,
+    sorted_log: Blocks,
     tallies: tuple[Tally, Tally],
     belief: Belief,
     gram: Array | None,
     times: Sequence[float],
 ) -> Exposure:
     """Add what the posterior says; `gram` is None if nothing was learnt yet."""
-    labels = found.names, found.groups
-    decisions, answered = _answered(found)
-    sizes = len(found.names.numbers), len(found.groups.numbers)
-    believed = estimate(_seen(found), belief, table.merit, sizes, len(times))
-    forecasts = None if gram is None else _forecasts(table, found, belief, gram)
+    labels = sorted_log.names, sorted_log.groups
+    decisions, answered = _answered(sorted_log)
+    sizes = len(sorted_log.names.numbers), len(sorted_log.groups.numbers)
+    believed = estimate(_seen(sorted_log), belief, table.merit, sizes, len(times))
+    forecasts = None if gram is None else _forecasts(table, sorted_log, belief, gram)
     rows = []
-    for each, known, tally, sums in zip(
+    for each, own_labels, tally, sums in zip(
         (table.actions, table.groups), labels, tallies, believed, strict=True
     ):
         weight = np.where(tally.weight > 0, tally.weight, 1.0)
         value, low, high = sums.interval(weight)
-        seen, due = Given.of(tally), sums.shares(weight)
+        seen, due = SharesSoFar.of(tally), sums.shares(weight)
         chances = likely.probabilities(seen, due, table.tolerance)
         more, later = np.full((2, tally.rounds.size), math.nan)
         if forecasts is not None and each:
             certain, probable, so_far = forecasts
-            codes = certain.latest.names if known is found.names else certain.latest.groups
+            codes = certain.latest.names if own_labels is sorted_log.names else certain.latest.groups
             errors = table.error * _SHOWN_SHARE * spending(tally.rounds.size)
-            shown = Seen(np.maximum(tally.rounds, 1.0), tally.shown, errors)
+            shown = ShownSoFar(np.maximum(tally.rounds, 1.0), tally.shown, errors)
             more = certain.rewards(codes, shown, so_far, partial(_certain, tolerance=table.tolerance))
             more = np.maximum(more, _LEAST_MORE * so_far)
             growth = 1.0 / (answered * decisions)
             later = probable.likely(codes, seen, tally.rounds, due, table.tolerance, growth) / answered
             later = np.maximum(later, _LEAST_MORE * decisions)
-        places = [known.numbers[row.name] for row in each]
+        places = [own_labels.numbers[row.name] for row in each]
         rows.append(
             tuple(
                 replace(
@@ -306,7 +314,7 @@ def _with_estimates(
                 for row, k in zip(each, places, strict=True)
             )
         )
-    over_time = _over_time(found.names, tallies[0], believed[0], times)
+    over_time = _over_time(sorted_log.names, tallies[0], believed[0], times)
     table = replace(table, actions=rows[0], groups=rows[1], over_time=over_time)
     return replace(table, learnt=gram is not None, answered=answered)
 
@@ -322,37 +330,41 @@ def _about(more: float) -> int | None:
     return None if math.isnan(more) else int(float(f"{more:.1e}"))
 
 
-def _answered(found: Blocks) -> tuple[int, float]:
+def _answered(sorted_log: Blocks) -> tuple[int, float]:
     """Return the number of decisions, and for which part of them a reward comes, by the older half if it can.
 
     Rewards of the latest decisions may still come.
     """
-    places = np.concatenate([block.positions for block in found.blocks])
-    came = np.concatenate([np.isfinite(block.rewards).mean(axis=1) for block in found.blocks])
+    places = np.concatenate([block.positions for block in sorted_log.blocks])
+    came = np.concatenate([np.isfinite(block.rewards).mean(axis=1) for block in sorted_log.blocks])
     older = came[2 * places < places.size]
     return places.size, float(older.mean()) if older.any() else float(came.mean())
 
 
-def _seen(found: Blocks) -> Iterator[Block]:
+def _seen(sorted_log: Blocks) -> Iterator[Block]:
     """Yield the rounds that showed something, those with equal entitlements merged."""
-    for block in found.blocks:
+    for block in sorted_log.blocks:
         seen = block.times > 0
         yield (block if seen.all() else block[seen]).distinct()
 
 
 def _forecasts(
-    table: Exposure, found: Blocks, belief: Belief, gram: Array
+    table: Exposure, sorted_log: Blocks, belief: Belief, gram: Array
 ) -> tuple[Forecast, Forecast, int] | None:
     """Forecast from the latest rounds, where the linear bound holds, and say how many rewards came so far.
 
     The first is of what is certain, the second of what is likely: they differ in λ.
     """
-    so_far = sum(int(np.isfinite(block.rewards).sum()) for block in found.blocks)
+    so_far = sum(int(np.isfinite(block.rewards).sum()) for block in sorted_log.blocks)
     if not isinstance(table.merit, Exponential) or table.several or not so_far:
         return None
-    latest = max(found.blocks, key=lambda block: int(block.positions[-1]))
-    given = latest, belief.mean, gram, table.merit, table.noise_sd, table.error * _MERIT_SHARE
-    return Forecast(*given, table.noise_sd**2), Forecast(*given, _ridge(belief, gram, table.noise_sd)), so_far
+    latest = max(sorted_log.blocks, key=lambda block: int(block.positions[-1]))
+    basis = latest, belief.mean, gram, table.merit, table.noise_sd, table.error * _MERIT_SHARE
+    return (
+        Forecast(*basis, table.noise_sd**2),
+        Forecast(*basis, _ridge(belief, gram, table.noise_sd)),
+        so_far,
+    )
 
 
 def _ridge(belief: Belief, gram: Array, noise_sd: float) -> float:
@@ -373,17 +385,17 @@ def _over_time(labels: Labels, tally: Tally, believed: Estimates, times: Sequenc
 
 
 def _count(
-    found: Blocks, known: Region | None, merit: Merit, stretches: int
+    sorted_log: Blocks, ellipsoid: Ellipsoid | None, merit: Merit, stretches: int
 ) -> tuple[Draws, tuple[Tally, Tally]]:
-    dimension = 0 if known is None else known.centre.size
+    dimension = 0 if ellipsoid is None else ellipsoid.centre.size
     draws = DrawsSoFar()
     names, groups = (
-        Tally.empty(len(each.numbers), dimension, stretches) for each in (found.names, found.groups)
+        Tally.empty(len(each.numbers), dimension, stretches) for each in (sorted_log.names, sorted_log.groups)
     )
-    for block in found.blocks:
+    for block in sorted_log.blocks:
         seen = block.times > 0
         for part in _parts(block, 1):
-            draws.take(part, Sets.of(part.names), len(found.names.numbers))
+            draws.take(part, Sets.of(part.names), len(sorted_log.names.numbers))
             for tally, codes in ((names, part.names), (groups, part.groups)):
                 if tally.rounds.size:
                     tally.give(part, codes, Sets.of(codes))
@@ -392,11 +404,11 @@ def _count(
             for tally, codes in ((names, part.names), (groups, part.groups)):
                 if tally.rounds.size:
                     tally.count(part, codes, Sets.of(codes))
-        dense = 1 if known is None or (known.root.ndim == 1 and _featureless(block)) else dimension
+        dense = 1 if ellipsoid is None or (ellipsoid.root.ndim == 1 and _featureless(block)) else dimension
         for part in _parts(shown.distinct(), dense):
             for tally, codes in ((names, part.names), (groups, part.groups)):
                 if tally.rounds.size:
-                    tally.entitle(part, codes, Sets.of(codes), known, merit)
+                    tally.entitle(part, codes, Sets.of(codes), ellipsoid, merit)
     return draws.answer(), (names, groups)
 
 
@@ -411,7 +423,7 @@ def _parts(block: Block, dimension: int) -> Iterator[Block]:
 def _rows(
     tally: Tally,
     labels: Labels,
-    known: Region | None,
+    ellipsoid: Ellipsoid | None,
     error: float,
     tolerance: float,
     unsaid: str,
@@ -420,7 +432,7 @@ def _rows(
     if not labels.numbers:
         return
     errors = error * spending(tally.rounds.size)
-    low, high = tally.interval(0.0 if known is None else known.radius)
+    low, high = tally.interval(0.0 if ellipsoid is None else ellipsoid.radius)
     rounds, weight = np.maximum(tally.rounds, 1.0), np.where(tally.weight > 0, tally.weight, 1.0)
     most = None if bool(np.isin(tally.most, (0.0, 1.0)).all()) else np.where(tally.most > 0, tally.most, 1.0)
     ends = share_interval(tally.shown, rounds, errors, most)
@@ -431,9 +443,9 @@ def _rows(
         if n == 0:  # its decisions showed nothing
             continue
         shown = Share(tally.shown[k] / weight[k], shown_low[k], shown_high[k])
-        middle = math.nan if known is None else min(max(tally.share[k] / weight[k], low[k]), high[k])
+        middle = math.nan if ellipsoid is None else min(max(tally.share[k] / weight[k], low[k]), high[k])
         entitled = Share(middle, low[k], high[k])
-        words = unsaid if known is None else verdict(shown, entitled, tolerance)
+        words = unsaid if ellipsoid is None else verdict(shown, entitled, tolerance)
         counts, policy = (int(n), int(tally.times[k])), tally.policy[k] / weight[k]
         yield Row(name, *counts, shown, policy, entitled, words, left=bool(gone[k]))
 
@@ -444,6 +456,14 @@ def _ends(share: Share) -> str:
 
 def _be(number: int) -> str:
     return "is" if number == 1 else "are"
+
+
+def _of_whom(number: int, left: int) -> str:
+    """How many of them have left, if any has."""
+    if not left:
+        return ""
+    who = "it" if number == 1 else "all" if left == number else f"{left} of them"
+    return f" ({who} {'has' if left == 1 else 'have'} left)"
 
 
 def percent(share: float) -> str:

@@ -23,7 +23,7 @@ from fedfairx.core.merit import Exponential
 from fedfairx.fairness.confidence_sequences import share_interval
 from fedfairx.fairness.decision_log import Block, Codes
 from fedfairx.fairness.entitlement import bend_of
-from fedfairx.fairness.likely import LEVEL, Given
+from fedfairx.fairness.likely import LEVEL, SharesSoFar
 from fedfairx.util.arrays import Array
 
 _ROUNDS, _NUMBERS = 64, 1 << 21  # of the latest rounds, at most, and numbers in them
@@ -36,7 +36,7 @@ _GRID: Array = np.exp(np.linspace(0.0, math.log(1e9), 120))  # numbers of reward
 Certain = Callable[[Array, Array, Array, Array], NDArray[np.bool_]]
 
 
-class Seen(NamedTuple):
+class ShownSoFar(NamedTuple):
     """What m actions or groups were shown so far, and the error of each one's interval."""
 
     rounds: Array
@@ -86,7 +86,7 @@ class Forecast:
         self._shares, self._shrinking = shares, shrinking
         self._gradients = steepness * shares[..., None] * along
 
-    def rewards(self, codes: Codes, seen: Seen, so_far: int, certain: Certain) -> Array:
+    def rewards(self, codes: Codes, seen: ShownSoFar, so_far: int, certain: Certain) -> Array:
         """Return (m,) how many more rewards each needs; NaN where that can't be said.
 
         codes: (n, K) of the latest rounds. so_far: rewards that came in the rounds seen.
@@ -105,7 +105,7 @@ class Forecast:
             low, high = due[each] - off[each, at], due[each] + off[each, at]
             return certain(*ends, low.clip(min=0.0), high.clip(max=1.0))
 
-        found = np.full(size, math.nan)
+        numbers = np.full(size, math.nan)
         which = np.flatnonzero(here)
         which = which[sure(which, np.full(which.size, _GRID.size - 1))]
         low, high = np.zeros(which.size, dtype=np.int64), np.full(which.size, _GRID.size - 1)
@@ -113,8 +113,8 @@ class Forecast:
             middle = (low + high) // 2
             enough = sure(which, middle)
             low, high = np.where(enough, low, np.minimum(middle + 1, high)), np.where(enough, middle, high)
-        found[which] = _GRID[low]
-        return found
+        numbers[which] = _GRID[low]
+        return numbers
 
     def _of(self, codes: Codes, size: int) -> tuple[Array, Array, Array]:
         """Return in how many of the latest rounds each occurs, its mean share, and its gradient (m, d)."""
@@ -127,7 +127,7 @@ class Forecast:
         return here, due, gradient / there[:, None]
 
     def likely(
-        self, codes: Codes, seen: Given, rounds: Array, entitled: Array, tolerance: float, growth: float
+        self, codes: Codes, seen: SharesSoFar, rounds: Array, entitled: Array, tolerance: float, growth: float
     ) -> Array:
         """Return (m,) how many more rewards it takes until a verdict is likely; NaN where that can't be said.
 
@@ -150,7 +150,7 @@ class Forecast:
         error = np.square(seen.error)[:, None] * part
         least = 1.0 - tolerance
         below, between, above = np.ones((3, *mean.shape), dtype=np.bool_)
-        for share, chance in ((seen.shown, luck), (seen.given, error)):
+        for share, chance in ((seen.shown, luck), (seen.without_luck, error)):
             spread = np.sqrt(variance + chance) + 1e-300
             over = ndtr((least * by_then(share) - mean) / spread)  # probability that it is above
             under = ndtr((mean - by_then(share) / least) / spread)

@@ -48,21 +48,21 @@ class Likely:
     more: int | None = None
 
 
-class Given(NamedTuple):
+class SharesSoFar(NamedTuple):
     """Shares of m actions or groups so far: shown, and without luck, which is known up to an error (sd)."""
 
     shown: Array
-    given: Array
+    without_luck: Array
     error: Array
 
     @classmethod
-    def of(cls, tally: Tally) -> Given:
+    def of(cls, tally: Tally) -> SharesSoFar:
         weight = np.where(tally.weight > 0, tally.weight, 1.0)
         variance = np.where(tally.free > 0, tally.most * (tally.luck + tally.most), 0.0)
-        return cls(tally.shown / weight, tally.given / weight, np.sqrt(variance) / weight)
+        return cls(tally.shown / weight, tally.without_luck / weight, np.sqrt(variance) / weight)
 
 
-def probabilities(shares: Given, entitled: Array, tolerance: float) -> tuple[Array, Array, Array]:
+def probabilities(shares: SharesSoFar, entitled: Array, tolerance: float) -> tuple[Array, Array, Array]:
     """Return (m,) the probabilities to be below, in line and above, for draws (m, S) of entitled shares."""
     least, most = (1.0 - tolerance) * entitled, entitled / (1.0 - tolerance)
     shown = shares.shown[:, None]
@@ -73,11 +73,11 @@ def probabilities(shares: Given, entitled: Array, tolerance: float) -> tuple[Arr
     return below.sum(axis=1) / count, between.sum(axis=1) / count, above.sum(axis=1) / count
 
 
-def _less(shares: Given, limits: Array) -> Array:
+def _less(shares: SharesSoFar, limits: Array) -> Array:
     """Return (m, S) the probability that each given share is less than limits (m, S)."""
     from scipy.special import ndtr  # slow to import
 
-    apart, error = limits - shares.given[:, None], shares.error[:, None]
+    apart, error = limits - shares.without_luck[:, None], shares.error[:, None]
     exact = np.asarray(apart > 0.0, dtype=np.float64)
     return np.where(error > 0.0, ndtr(apart / np.where(error > 0.0, error, 1.0)), exact)
 

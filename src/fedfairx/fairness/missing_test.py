@@ -84,12 +84,12 @@ class _Evidence:
 
     def take(self, batch: Iterable[tuple[Block, Codes]], names: Iterable[str]) -> None:
         """Take the blocks of a batch, with the codes of their actions or groups among `names`."""
-        known = self._labels.row(tuple(names))
-        if not known.size:
+        numbers = self._labels.row(tuple(names))
+        if not numbers.size:
             return
         self._grow()
-        products, counts = np.ones((len(known), len(PARTS))), np.zeros((len(known), 2))
-        tilts, there = np.zeros((len(known), len(PARTS))), np.zeros(len(known), dtype=np.bool_)
+        products, counts = np.ones((len(numbers), len(PARTS))), np.zeros((len(numbers), 2))
+        tilts, there = np.zeros((len(numbers), len(PARTS))), np.zeros(len(numbers), dtype=np.bool_)
         for block, codes in batch:
             came = np.isfinite(block.rewards)
             whole = np.asarray(came.all(axis=1))
@@ -109,14 +109,14 @@ class _Evidence:
             rows = np.broadcast_to(np.arange(len(codes))[:, None], block.taken.shape)
             taken = codes[rows, block.taken]
             shown = taken >= 0
-            size = len(known)
+            size = len(numbers)
             counts[:, 0] += np.bincount(taken[shown], minlength=size)
             counts[:, 1] += np.bincount(taken[shown & came], minlength=size)
             self._total += shown.size, came.sum()
             got = block.weights / most[rows, block.taken]
             for which, tilt in ((shown & whole[:, None], _WITH), (shown & ~came, _WITHOUT)):
                 tilts += np.bincount(taken[which], got[which], size)[:, None] * tilt
-        self._add(known[there], (tilts - np.log(products))[there], counts[there])
+        self._add(numbers[there], (tilts - np.log(products))[there], counts[there])
 
     def _grow(self) -> None:
         more = len(self._labels.numbers) - len(self._batches)

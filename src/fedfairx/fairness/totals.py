@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedfairx.core.merit import Exponential, Merit
-from fedfairx.fairness.confidence_region import Region
+from fedfairx.fairness.confidence_region import Ellipsoid
 from fedfairx.fairness.decision_log import Block, Codes
 from fedfairx.fairness.entitlement import (
     Entitled,
@@ -31,7 +31,7 @@ class Tally:
     weight: Array  # of all slots that were seen
     most: Array  # the most weight that it can have in one of its rounds
     policy: Array  # expected weight
-    given: Array  # weight without the luck of the draw, as far as that is known: see `give`
+    without_luck: Array  # weight without the luck of the draw, as far as that is known: see `give`
     luck: Array  # expected weight, or weight, in rounds where it is not
     free: Array  # how many these are
     first: Array  # position in the log of the first round
@@ -50,10 +50,10 @@ class Tally:
     def empty(cls, size: int, dimension: int, stretches: int = 1) -> Tally:
         gradient, over_time = np.zeros((size, dimension)), np.zeros((2, size, stretches))
         rounds, times, shown, weight, most, policy, *sums = np.zeros((14, size))
-        given, luck, free, share, low, high, middle, bend = sums
+        without_luck, luck, free, share, low, high, middle, bend = sums
         places = np.full(size, np.inf), np.full(size, -np.inf)
-        known, ends = (rounds, times, shown, weight, most, policy), (low, high, middle, bend, gradient)
-        return cls(*known, given, luck, free, *places, share, *ends, *over_time)
+        counts, ends = (rounds, times, shown, weight, most, policy), (low, high, middle, bend, gradient)
+        return cls(*counts, without_luck, luck, free, *places, share, *ends, *over_time)
 
     def count(self, block: Block, codes: Codes, sets: Sets) -> None:
         """Add the shares that a block shows."""
@@ -81,7 +81,9 @@ class Tally:
         self.first[codes[named][::-1]] = np.minimum(self.first[codes[named]], at)[::-1]
         self.last[codes[named]] = np.maximum(self.last[codes[named]], at)  # the last of several is assigned
         drawn = ~block.baseline
-        self.given += np.bincount(codes[named & drawn[:, None]], block.policy[named & drawn[:, None]], size)
+        self.without_luck += np.bincount(
+            codes[named & drawn[:, None]], block.policy[named & drawn[:, None]], size
+        )
         free = block.baseline | (block.times < 1.0)
         if not free.any():
             return
@@ -89,7 +91,7 @@ class Tally:
         taken = np.where((block.taken >= 0) & free[:, None], codes[rows, block.taken], -1)
         draws = np.where((drawn & free)[:, None], codes[rows, block.drawn], -1)
         for sign, each in ((1.0, taken), (-1.0, draws)):
-            self.given += sign * np.bincount(each[each >= 0], block.weights[each >= 0], size)
+            self.without_luck += sign * np.bincount(each[each >= 0], block.weights[each >= 0], size)
         own = np.where(block.baseline[:, None], taken, -1)
         withdrawn = named & (drawn & free)[:, None]
         self.luck += np.bincount(own[own >= 0], block.weights[own >= 0], size)
@@ -105,7 +107,7 @@ class Tally:
         cells = (codes * width + stretch[:, None])[which]
         sums += np.bincount(cells, values[which], size * width).reshape(size, width)
 
-    def entitle(self, block: Block, codes: Codes, sets: Sets, region: Region | None, merit: Merit) -> None:
+    def entitle(self, block: Block, codes: Codes, sets: Sets, region: Ellipsoid | None, merit: Merit) -> None:
         """Add the entitlements in a block; `region` is None if merit can't be estimated."""
         add = _Add(codes, sets.first, block.times[:, None], self.rounds.size)
         if region is None or block.contexts is None:
@@ -138,7 +140,7 @@ class Tally:
         self.bend += add.one(0.5 * (high - low))
 
     def _entitle_free(
-        self, add: _Add, bounds: Entitled, places: Codes | None, region: Region, merit: Merit
+        self, add: _Add, bounds: Entitled, places: Codes | None, region: Ellipsoid, merit: Merit
     ) -> None:
         """Add shares of all weights."""
         self.share += add.each(bounds.share)

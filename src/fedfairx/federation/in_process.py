@@ -88,8 +88,8 @@ class Federation:
         if merits is not None:
             each = [replace(self.options, merit=own) for own in merits]
         self.agents = [
-            Agent(dimension, options=own, seed=child, privatizer=made, name=name)
-            for own, child, made, name in zip(each, children, privatizers, self._names, strict=True)
+            Agent(dimension, options=own, seed=child, privatizer=privatizer, name=name)
+            for own, child, privatizer, name in zip(each, children, privatizers, self._names, strict=True)
         ]
         self._seal = PlainCodec()
         self._transport = MemoryTransport()
@@ -147,7 +147,7 @@ class Federation:
             self.round - self._began,
             since=self.round - self._last_sync,
             growths=(agent.growth for agent in self.agents),
-            made=self.syncs - self._syncs_before,
+            releases=self.syncs - self._syncs_before,
         )
         if due:
             self.synchronise()

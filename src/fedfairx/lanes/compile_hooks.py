@@ -65,11 +65,11 @@ class Announcer(event.Listener):
             if folder is None
             else f"compiling once, for some seconds; the machine code is cached in {folder}"
         )
-        self._said = False
+        self._announced = False
 
     def on_start(self, happening: Any) -> None:
-        if not self._said and is_ours(happening):
-            self._said = True
+        if not self._announced and is_ours(happening):
+            self._announced = True
             LOGGER.warning(self._text)
 
     def on_end(self, happening: Any) -> None:

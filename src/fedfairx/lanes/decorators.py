@@ -24,11 +24,12 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from numba.core.compiler import Compiler
 from numba.extending import typeof_impl
 
 from fedfairx.lanes import rows_llvm, vector
 from fedfairx.lanes.compile_hooks import install_compile_hooks
-from fedfairx.lanes.inline_compiler import InnerCompiler
+from fedfairx.lanes.inline_compiler import InnerCompiler, OuterCompiler
 from fedfairx.util.file_lock import WaitingLock
 
 #: Modules that register types with Numba when they are imported, before anything is compiled.
@@ -167,6 +168,7 @@ def _compile(function: Function, **more: Any) -> Function:
     _listen()
     keep = more.pop("cache", True) and cache_folder() is not None
     more["no_cfunc_wrapper"] = True  # what C calls, `callback.Pointer`, is not compiled here
+    more.setdefault("pipeline_class", OuterCompiler)
     compiled: Any = numba.njit(error_model="numpy", **more)(function)
     if keep:
         compiled._cache = _Cache(cast(FunctionType, function), allocates=more["_nrt"])
@@ -251,8 +253,8 @@ def releasing(function: Function) -> Function:
 
 
 def allocating(function: Function) -> Function:
-    """`releasing` for a function that allocates or returns arrays."""
-    return _compile(function, _nrt=True, nogil=True)
+    """`releasing` for a function that allocates or returns arrays: by Numba's own compiler."""
+    return _compile(function, _nrt=True, nogil=True, pipeline_class=Compiler)
 
 
 def layout(function: Function) -> Function:

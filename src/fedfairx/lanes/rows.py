@@ -42,10 +42,10 @@ class Rows:
         return shape[:-1] if self.wide else shape
 
     def __getitem__(self, index: Index) -> Any:
-        found = self.array[index]
-        if found.ndim > self.wide:
-            return Rows(found, self.wide)
-        return found.copy() if self.wide else found
+        part = self.array[index]
+        if part.ndim > self.wide:
+            return Rows(part, self.wide)
+        return part.copy() if self.wide else part
 
     def __setitem__(self, index: Index, value: Any) -> None:
         self.array[index] = value
@@ -60,10 +60,10 @@ class _Ruler(Rows):
 
     def __init__(self) -> None:
         super().__init__(np.empty(0), False)
-        self.taken = 0
+        self.count = 0
 
     def cut(self, shape: tuple[int, ...]) -> tuple[Rows, Rows]:
-        self.taken += math.prod(shape)
+        self.count += math.prod(shape)
         return Rows(np.broadcast_to(0.0, shape), False), self
 
 
@@ -72,7 +72,7 @@ def size_of(layout: Callable[..., Any], *arguments: Any) -> int:
     """Number of rows that a layout cuts off its first argument."""
     ruler = _Ruler()
     layout(ruler, *arguments)
-    return ruler.taken
+    return ruler.count
 
 
 def zeros(*shape: int, dtype: Any = np.float64) -> Any:

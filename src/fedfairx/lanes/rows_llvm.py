@@ -45,14 +45,16 @@ class _Model(models.StructModel):
 
 
 class _Rows:
-    """A value of a RowsType during lowering."""
+    """A value of a RowsType during lowering.
 
-    def __init__(self, context: Any, builder: Any, kind: Any, value: Any) -> None:
+    Its parts are taken out of the struct in registers. Numba's proxies would put the struct into memory at
+    each index and read it back, which is more code to make and to optimise away.
+    """
+
+    def __init__(self, builder: Any, kind: Any, value: Any) -> None:
         self._builder, self.kind = builder, kind
-        proxy = cgutils.create_struct_proxy(kind)(context, builder, value=value)
-        pointer = LLVM[kind.number].as_pointer()
-        self.data = builder.bitcast(proxy.data, pointer)
-        self.shape = cgutils.unpack_tuple(builder, proxy.shape)
+        self.data = builder.bitcast(builder.extract_value(value, 0), LLVM[kind.number].as_pointer())
+        self.shape = [builder.extract_value(value, [1, axis]) for axis in range(kind.axes)]
 
     def at(self, places: list[Any]) -> Any:
         """The address of the row at these indices, in C order."""
@@ -65,10 +67,11 @@ class _Rows:
 
 
 def _make(context: Any, builder: Any, kind: Any, data: Any, shape: list[Any]) -> Any:
-    made = cgutils.create_struct_proxy(kind)(context, builder)
-    made.data = builder.bitcast(data, cgutils.voidptr_t)
-    made.shape = cgutils.pack_array(builder, shape)
-    return made._getvalue()
+    value = ir.Constant(context.get_value_type(kind), ir.Undefined)
+    value = builder.insert_value(value, builder.bitcast(data, cgutils.voidptr_t), 0)
+    for axis, extent in enumerate(shape):
+        value = builder.insert_value(value, extent, [1, axis])
+    return value
 
 
 def _product(builder: Any, extents: list[Any]) -> Any:
@@ -108,7 +111,7 @@ class _Get(AbstractTemplate):
 
 @lower_builtin(operator.getitem, RowsType, types.Any)
 def _get(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    rows = _Rows(context, builder, sig.args[0], args[0])
+    rows = _Rows(builder, sig.args[0], args[0])
     places = _places(context, builder, sig.args[1], args[1])
     pointer = rows.at(places)
     if isinstance(sig.return_type, RowsType):
@@ -127,7 +130,7 @@ class _Set(AbstractTemplate):
 
 @lower_builtin(operator.setitem, RowsType, types.Any, types.Any)
 def _set(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    rows = _Rows(context, builder, sig.args[0], args[0])
+    rows = _Rows(builder, sig.args[0], args[0])
     pointer = rows.at(_places(context, builder, sig.args[1], args[1]))
     builder.store(context.cast(builder, args[2], sig.args[2], rows.kind.number), pointer, align=8)
     return context.get_dummy_value()
@@ -142,8 +145,8 @@ class _Attributes(AttributeTemplate):
 
 
 @lower_getattr(RowsType, "shape")
-def _shape(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    return cgutils.create_struct_proxy(kind)(context, builder, value=value).shape
+def _shape(context: Any, builder: Any, kind: Any, value: Any) -> Any:  # noqa: ARG001
+    return builder.extract_value(value, 1)
 
 
 # --- functions -------------------------------------------------------------------------------------------
@@ -152,13 +155,13 @@ def _shape(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 def _function(symbol: Any, type_of: Callable[..., Any]) -> Callable[..., Any]:
     """Register a function over rows with its typing; decorates its lowering."""
 
-    class Template(AbstractTemplate):
+    class RowsTyping(AbstractTemplate):
         key = symbol
 
         def generic(self, args: Any, kws: Any) -> Any:  # noqa: ARG002
             return signature(type_of(*args), *args)
 
-    infer_global(symbol)(Template)
+    infer_global(symbol)(RowsTyping)
     written: Callable[..., Any] = lower_builtin(symbol, types.VarArg(types.Any))
     return written
 
@@ -185,7 +188,7 @@ def _cut_types(kind: Any, *shape: Any) -> Any:
 
 @_function(plain.cut, _cut_types)
 def _cut(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    rows = _Rows(context, builder, sig.args[0], args[0])
+    rows = _Rows(builder, sig.args[0], args[0])
     shape = _integers(context, builder, sig.args[1:], args[1:])
     size = _product(builder, shape)
     first = _make(context, builder, sig.return_type[0], rows.data, shape)
@@ -196,21 +199,21 @@ def _cut(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 
 @_function(plain.by_lane, lambda kind: RowsType(_SINGLE.get(kind.number, kind.number), kind.axes + 1))
 def _by_lane(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    rows = _Rows(context, builder, sig.args[0], args[0])
+    rows = _Rows(builder, sig.args[0], args[0])
     lanes = context.get_constant(types.intp, WIDTH if rows.kind.number in _SINGLE else 1)
     return _make(context, builder, sig.return_type, rows.data, [*rows.shape, lanes])
 
 
 @_function(plain.flat, lambda kind: RowsType(_SINGLE.get(kind.number, kind.number), 1))
 def _flat(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    rows = _Rows(context, builder, sig.args[0], args[0])
+    rows = _Rows(builder, sig.args[0], args[0])
     lanes = context.get_constant(types.intp, WIDTH if rows.kind.number in _SINGLE else 1)
     return _make(context, builder, sig.return_type, rows.data, [_product(builder, [*rows.shape, lanes])])
 
 
 @_function(plain.blocks, lambda kind: RowsType(_WIDE[kind.number], 1))
 def _blocks(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    rows = _Rows(context, builder, sig.args[0], args[0])
+    rows = _Rows(builder, sig.args[0], args[0])
     word = ir.IntType(64)
     address = builder.ptrtoint(rows.data, word)
     line = word(8 * WIDTH)
@@ -221,7 +224,7 @@ def _blocks(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 
 
 def _run(context: Any, builder: Any, sig: Any, args: Any, at: int) -> Any:
-    rows = _Rows(context, builder, sig.args[at], args[at])
+    rows = _Rows(builder, sig.args[at], args[at])
     places = _integers(context, builder, sig.args[at + 1 :], args[at + 1 :])
     return builder.bitcast(rows.at(places), LLVM[vector].as_pointer())
 
@@ -265,6 +268,6 @@ def _unbox(kind: Any, value: Any, c: Any) -> Any:
     native = c.unbox(array_kind, owner)
     array = c.context.make_array(array_kind)(c.context, c.builder, native.value)
     shape = cgutils.unpack_tuple(c.builder, array.shape)
-    made = _make(c.context, c.builder, kind, array.data, shape[: kind.axes])
+    rows = _make(c.context, c.builder, kind, array.data, shape[: kind.axes])
     c.pyapi.decref(owner)  # the caller's Rows keep the array
-    return NativeValue(made, is_error=native.is_error)
+    return NativeValue(rows, is_error=native.is_error)

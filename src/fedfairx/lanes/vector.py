@@ -96,7 +96,7 @@ def _compiles_to(
     """
     single, wide = numbers
 
-    class Template(AbstractTemplate):
+    class NumbersTyping(AbstractTemplate):
         key = symbol
 
         def generic(self, args: Any, kws: Any) -> Any:  # noqa: ARG002
@@ -108,7 +108,7 @@ def _compiles_to(
         values = (context.cast(builder, a, f, kind) for a, f in zip(args, sig.args, strict=True))
         return emit(builder, kind, *values)
 
-    infer_global(symbol)(Template)
+    infer_global(symbol)(NumbersTyping)
     lower_builtin(symbol, types.VarArg(types.Any))(lower)
 
 

@@ -69,14 +69,14 @@ def _spread(context: Any, builder: Any, fromty: Any, toty: Any, value: Any) -> A
 
 
 def _register(symbol: Any, kind: Any, arguments: int, emit: Callable[..., Any]) -> None:
-    class Template(ConcreteTemplate):
+    class VectorTyping(ConcreteTemplate):
         key = symbol
         cases = (signature(*(kind,) * (arguments + 1)),)
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:  # noqa: ARG001
         return emit(builder, *args)
 
-    infer_global(symbol)(Template)
+    infer_global(symbol)(VectorTyping)
     lower_builtin(symbol, *(kind,) * arguments)(lower)
 
 

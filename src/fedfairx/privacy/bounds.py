@@ -100,8 +100,8 @@ class Bounds:
         require(norm is None or 0 < norm < math.inf, "record_norm", "must be > 0 and finite", norm)
         text = "must be left out where a decision has several slots"
         require(norm is None or self.slots == ONE, "record_norm", text, norm)
-        known = self.adjacency in ("replace", "add-remove")
-        require(known, "adjacency", 'must be "replace" or "add-remove"', self.adjacency)
+        valid = self.adjacency in ("replace", "add-remove")
+        require(valid, "adjacency", 'must be "replace" or "add-remove"', self.adjacency)
 
     @classmethod
     def for_range(

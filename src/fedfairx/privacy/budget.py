@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,19 @@ from fedfairx.privacy.mechanisms.gaussian import Gaussian, calibrate, require_me
 from fedfairx.privacy.mechanisms.noise import NoiseSource
 from fedfairx.privacy.mechanisms.noise_share import RECORDS, NoiseShare, most_records, step_exponent
 from fedfairx.privacy.privatizers.stream import StreamPrivatizer
+from fedfairx.util.config import (
+    COUNT,
+    POSITIVE,
+    Limits,
+    Scope,
+    Setting,
+    check_fields,
+    details,
+    option,
+    settings_of,
+)
+
+AGENT, AGREED, *_ = Scope
 
 #: A user's mechanism: a function of `calibrate`'s keywords epsilon, delta, releases and sensitivity.
 Calibrate = Callable[..., Gaussian]
@@ -31,6 +44,8 @@ Calibrate = Callable[..., Gaussian]
 class Budget:
     """(epsilon, delta) for all of `releases` messages, and how they are made private.
 
+    epsilon, delta: the guarantee for all messages together.
+    releases: the number of messages.
     mechanism: how noise is spread over releases: a name of `mechanisms()`, or a function that is called like
         `calibrate`.
     bounds: what records are clipped to; by default norm 1 and reward 1.
@@ -52,22 +67,20 @@ class Budget:
     - The privatizer that it makes claims this epsilon and delta, for this many releases.
     """
 
-    epsilon: float
-    releases: int
-    delta: float = 1e-6
+    epsilon: float = field(metadata=details(AGREED, POSITIVE))
+    releases: int = field(metadata=details(AGREED, COUNT))
+    delta: float = option(1e-6, AGREED, Limits(gt=0, lt=1))
     mechanism: str | Calibrate = "blt"
     bounds: Bounds | None = None
     centring: Centring | None = None
     decide_from: DecideFrom = "own+released"
-    person_records: int | None = None
+    person_records: int | None = option(None, AGENT, COUNT)
     public_schedule: bool = True
     share: NoiseShare | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self, _numbers())
         require_claim(self.epsilon, self.delta, self.mechanism, self.decide_from)
-        require(self.releases >= 1, "releases", "must be >= 1", self.releases)
-        most = self.person_records
-        require(most is None or most >= 1, "person_records", "must be >= 1", most)
 
     @property
     def summed_bounds(self) -> Bounds:
@@ -97,31 +110,33 @@ class Budget:
     def calibrate(self) -> Gaussian:
         """Make the mechanism with the noise that this budget needs."""
         make = partial(calibrate, self.mechanism) if isinstance(self.mechanism, str) else self.mechanism
-        made = make(
+        mechanism = make(
             epsilon=self.epsilon,
             delta=self.delta,
             releases=self.releases,
             sensitivity=self.summed_bounds.sensitivity,
         )
-        made = replace(made, public_point=self.centring)
-        return made if self.share is None else replace(made, share=self._on_grid(made, self.share))
+        mechanism = replace(mechanism, public_point=self.centring)
+        if self.share is None:
+            return mechanism
+        return replace(mechanism, share=self._on_grid(mechanism, self.share))
 
-    def _on_grid(self, made: Gaussian, share: NoiseShare) -> NoiseShare:
+    def _on_grid(self, mechanism: Gaussian, share: NoiseShare) -> NoiseShare:
         """The share with its grid, and with a number of records for which totals stay in range."""
         bounds = self.summed_bounds
         norm, scale = bounds.context_norm, bounds.entry_scale(1)  # of a diagonal entry and of the moment
-        own_sd = made.base_sd * share.noise
+        own_sd = mechanism.base_sd * share.noise
         exponent = step_exponent(own_sd * min(1.0, float(scale.min())))
-        loudest = own_sd * float(made.factor.row_norm(np.arange(1, made.releases + 1)).max())
-        fits = most_records(
+        loudest = own_sd * float(mechanism.factor.row_norm(np.arange(1, mechanism.releases + 1)).max())
+        most = most_records(
             share,
             step=math.ldexp(1.0, exponent),
             bound=norm * max(norm, bounds.reward),
             sd=loudest * float(scale.max()),
         )
-        records = min(RECORDS, fits) if share.records is None else share.records
-        text = f"must be in 1..{fits}, so that totals of {share.members} members stay in range"
-        require(1 <= records <= fits, "records", text, records, "lower it, or epsilon")
+        records = min(RECORDS, most) if share.records is None else share.records
+        text = f"must be in 1..{most}, so that totals of {share.members} members stay in range"
+        require(1 <= records <= most, "records", text, records, "lower it, or epsilon")
         return replace(share, records=records, step_exponent=exponent)
 
     def guarantee(self) -> Guarantee:
@@ -166,9 +181,6 @@ class Budget:
         share = values.pop("share")
         return ({} if share is None else {"share": share.to_dict()}) | {
             **values,
-            "epsilon": float(self.epsilon),
-            "releases": int(self.releases),
-            "delta": float(self.delta),
             "bounds": None if self.bounds is None else self.bounds.to_dict(),
             "centring": None if self.centring is None else self.centring.to_dict(),
         }
@@ -180,19 +192,24 @@ class Budget:
             bounds, centring = values["bounds"], values["centring"]
             if centring is not None:
                 centring = Centring(**{**centring, "context": tuple(centring["context"])})
-            made = {"bounds": None if bounds is None else Bounds(**bounds), "centring": centring}
+            parts = {"bounds": None if bounds is None else Bounds(**bounds), "centring": centring}
             if values.get("share") is not None:  # only with secure aggregation
-                made["share"] = NoiseShare(**values["share"])
-            return cls(**{**values, **made})
+                parts["share"] = NoiseShare(**values["share"])
+            return cls(**{**values, **parts})
         except (KeyError, TypeError) as error:
             raise StateError("this is not a budget") from error
+
+
+@cache
+def _numbers() -> tuple[Setting, ...]:
+    """The description of the numbers of a budget, which options and settings share."""
+    return settings_of(Budget, only=("epsilon", "releases", "delta", "person_records"))
 
 
 def require_claim(epsilon: float, delta: float, mechanism: str | Calibrate, decide_from: str) -> None:
     """Refuse values that no budget can have, whatever its releases and bounds."""
     require_epsilon_delta(epsilon, delta)
-    if isinstance(mechanism, str):
-        require_mechanism(mechanism)
+    require_mechanism(mechanism)
     require_decide_from(decide_from)
 
 

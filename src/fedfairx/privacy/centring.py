@@ -57,9 +57,9 @@ class Centring:
 
     def __post_init__(self) -> None:
         require(len(self.context) >= 1, "context", "must have at least one coordinate", len(self.context))
-        given = self.record_radius
-        fits = given is None or 0 < given < math.inf
-        require(fits, "record_radius", "must be > 0 and finite", given)
+        radius = self.record_radius
+        fits = radius is None or 0 < radius < math.inf
+        require(fits, "record_radius", "must be > 0 and finite", radius)
         for name in ("context_radius", "reward_radius", "constant"):
             value = getattr(self, name)
             require(0 < value < math.inf, name, "must be > 0 and finite", value)

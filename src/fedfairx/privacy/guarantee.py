@@ -122,15 +122,15 @@ class Guarantee:
         if self.share is None:
             return ()
         share, more = self.share, self.share.colluding + 1
-        found = [(f"the hub and up to {share.colluding} of {share.members} members together", 1.0)]
+        claims = [(f"the hub and up to {share.colluding} of {share.members} members together", 1.0)]
         if more < share.members - 1:
             whom = f"{more} members together, if one of the {more} that open totals is not among them"
-            found.append((whom, share.times_mu(more)))
+            claims.append((whom, share.times_mu(more)))
         whom = f"all {more} that open totals together, all other members, or whoever breaks the encryption"
-        found.append((whom, share.worst_times_mu))
+        claims.append((whom, share.worst_times_mu))
         return tuple(
             Against(whom=whom, mu=times * self.mu, epsilon=epsilon_for(self.delta, times * self.mu))
-            for whom, times in found
+            for whom, times in claims
         )
 
     @property
@@ -227,8 +227,8 @@ class Guarantee:
 
 def require_decide_from(decide_from: str) -> None:
     """Refuse an unknown value of `decide_from`."""
-    known = ", ".join(DECIDE_FROM)
-    require(decide_from in DECIDE_FROM, "decide_from", f"must be one of {known}", decide_from)
+    choices = ", ".join(DECIDE_FROM)
+    require(decide_from in DECIDE_FROM, "decide_from", f"must be one of {choices}", decide_from)
 
 
 def claim(

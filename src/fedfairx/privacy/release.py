@@ -1,4 +1,4 @@
-"""One release of an agent's statistics, and its bytes."""
+"""One release of an agent's statistics, and its bytes. What makes releases is a `NoCopy`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, NoReturn
 
 import numpy as np
 
-from fedfairx.errors import MessageRefused, require
+from fedfairx.errors import MessageRefused, PrivacyError, require
 from fedfairx.util.arrays import Array
 
 _MAGIC = b"FFXR\x01"
@@ -88,3 +89,17 @@ def total_of(rows: Sequence[Release]) -> Release:
 def leaf_digest(leaf: Array) -> str:
     """SHA-256 of a leaf's exact sums: it identifies the content of a release and stays with the owner."""
     return hashlib.sha256(leaf.astype("<f8").tobytes()).hexdigest()
+
+
+class NoCopy:
+    """Base class that refuses `copy`, `deepcopy` and `pickle`, also inside a copied container.
+
+    Guarantees:
+    - There is never a second copy, which would make a second release of the same number.
+    """
+
+    def __reduce_ex__(self, _protocol: Any) -> NoReturn:
+        raise PrivacyError(
+            f"a {type(self).__name__} can't be copied or pickled: two copies would make two messages of one "
+            "number; open its ledger again, or use Agent.save, in one place only"
+        )

@@ -18,19 +18,22 @@ from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.privacy import Bounds, Budget
 from fedfairx.privacy.guarantee import DecideFrom
 from fedfairx.service.feature_table import FeatureTable
-from fedfairx.service.federation import Membership
+from fedfairx.service.federation import Membership, refuse_engine
 from fedfairx.service.metrics import AgentMetrics
 from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.settings import Settings, place_of, schema_of
 from fedfairx.service.write_queue import WriteQueue
 from fedfairx.storage.agents import read_feature_schema, store_feature_schema
+from fedfairx.storage.leases import Leases
 
 #: Settings that are arguments of `Agent.open`: options that an agent stores, and how it is run.
 KEPT = {item.name for item in fields(SharedOptions)} & {item.name for item in fields(AgentSettings)}
 KEPT |= {"actions", "name", "window", "default_reward"}
 
 
-def open_served(settings: Settings, *, write_queue: WriteQueue, metrics: AgentMetrics) -> ServedAgent:
+def open_served(
+    settings: Settings, *, write_queue: WriteQueue, metrics: AgentMetrics, leases: Leases | None = None
+) -> ServedAgent:
     """Open or create the agent of these settings, ready for requests.
 
     A setting that is not given is as stored, or its default.
@@ -40,12 +43,26 @@ def open_served(settings: Settings, *, write_queue: WriteQueue, metrics: AgentMe
     agent = _open(settings, place)
     try:
         features = FeatureTable.of(agent, intercept=settings.intercept)
-        expected, given = features.given, settings.dimension or features.given
-        require(given == expected, "dimension", f"must be {expected}, as in the database", given)
+        expected, dimension = features.width, settings.dimension or features.width
+        require(dimension == expected, "dimension", f"must be {expected}, as in the database", dimension)
         remember(agent, settings)
         warm(agent)
-        membership = None if place is None else Membership(place, agent)
-        return ServedAgent(settings, agent, features, membership, write_queue=write_queue, metrics=metrics)
+        membership = None
+        if place is not None:
+            refuse_engine(place, shared=settings.replica)
+            # Of processes that share the database, only one is on the machine with the vault.
+            if not (place.roster.terms.secure and settings.replica and not settings.vault):
+                membership = Membership(place, agent, leases)
+        return ServedAgent(
+            settings,
+            agent,
+            features,
+            membership,
+            write_queue=write_queue,
+            metrics=metrics,
+            leases=leases,
+            place=place,
+        )
     except BaseException:
         agent.close()
         raise
@@ -76,7 +93,7 @@ def _sample(settings: Settings) -> Iterator[Agent]:
 def _open(settings: Settings, place: MemberFolder | None) -> Agent:
     """Open the agent with these settings or, in a federation, with the terms of the roster."""
     if place is None:
-        return Agent.open(place_of(settings), shared=settings.replica, **_kept(settings))
+        return Agent.open(place_of(settings), shared=settings.replica, **_options(settings))
     named = settings.name or place.name
     require(named == place.name, "name", f"must be {place.name!r}, as in {settings.federation}", named)
     schema = schema_of(settings) if settings.features else None
@@ -88,21 +105,22 @@ def _open(settings: Settings, place: MemberFolder | None) -> Agent:
         decide_from=settings.decide_from if "decide_from" in settings.given else None,
         partners=settings.partners if "partners" in settings.given else None,
         half_life=settings.half_life,
+        shared=settings.replica,
         window=settings.window,
         default_reward=settings.default_reward,
     )
 
 
-def _kept(settings: Settings) -> dict[str, Any]:
+def _options(settings: Settings) -> dict[str, Any]:
     """The agent's options that were given; the others stay as stored."""
-    given = {name: getattr(settings, name) for name in KEPT & settings.given}
-    given = {name: value for name, value in given.items() if value is not None}  # an empty variable
+    options = {name: getattr(settings, name) for name in KEPT & settings.given}
+    options = {name: value for name, value in options.items() if value is not None}  # an empty variable
     if settings.features:
-        given["schema"] = schema_of(settings)
+        options["schema"] = schema_of(settings)
     elif settings.dimension:
-        given["dimension"] = settings.dimension + bool(settings.intercept)
+        options["dimension"] = settings.dimension + bool(settings.intercept)
     if settings.epsilon is not None:
-        given["budget"] = Budget(
+        options["budget"] = Budget(
             epsilon=settings.epsilon,
             delta=settings.delta,
             releases=settings.releases,
@@ -112,7 +130,7 @@ def _kept(settings: Settings) -> dict[str, Any]:
             decide_from=cast("DecideFrom", settings.decide_from or Settings.decide_from),
             person_records=settings.person_records,
         )
-    return given
+    return options
 
 
 def remembered(settings: Settings) -> Settings:
@@ -123,28 +141,30 @@ def remembered(settings: Settings) -> Settings:
     stored = read_feature_schema(place_of(settings), agent=settings.name or None)
     if stored is None:
         return settings
-    kept: dict[str, Any] = {"intercept": bool(stored["intercept"])}
+    changes: dict[str, Any] = {"intercept": bool(stored["intercept"])}
     if stored["features"]:
-        kept |= {name: stored[name] for name in ("features", "shared", "products")}
-        kept["features"] = features_of(kept["features"])
+        changes |= {name: stored[name] for name in ("features", "shared", "products")}
+        changes["features"] = features_of(changes["features"])
         described = {"features", "shared", "products"} & settings.given
         if described and not settings.features:
             raise InvalidInput(
                 f"features must be given with {', '.join(sorted(described))}, or all be left out: the agent "
-                f"has {','.join(map(str, kept['features']))}"
+                f"has {','.join(map(str, changes['features']))}"
             )
         if described:
-            kept = {"intercept": kept["intercept"] if settings.intercept is None else settings.intercept}
-        return replace(settings, **kept)
+            changes = {
+                "intercept": changes["intercept"] if settings.intercept is None else settings.intercept
+            }
+        return replace(settings, **changes)
     if settings.features:
         raise InvalidInput(
             "features must be left out: the agent has learnt from numbers without names, got "
             f"features={','.join(map(str, settings.features))}; create another agent elsewhere"
         )
-    same = settings.intercept in (None, kept["intercept"])
-    text = f"must be what the agent has learnt from, {kept['intercept']}"
+    same = settings.intercept in (None, changes["intercept"])
+    text = f"must be what the agent has learnt from, {changes['intercept']}"
     require(same, "intercept", text, settings.intercept, "create another agent elsewhere")
-    return replace(settings, **kept)
+    return replace(settings, **changes)
 
 
 def remember(agent: Agent, settings: Settings) -> None:

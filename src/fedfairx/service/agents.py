@@ -26,6 +26,7 @@ from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.settings import OF_AGENT, OF_RUNNING, Settings, for_agent
 from fedfairx.service.write_queue import WriteQueue
 from fedfairx.storage.agents import ServedRow, forget_served, is_served, read_served, store_served
+from fedfairx.storage.leases import Leases
 from fedfairx.storage.transaction_log import Log
 
 PATIENCE = 1.0  # seconds for which a request waits until another agent is no longer in use
@@ -36,16 +37,19 @@ NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"  # of an agent that a request makes
 class Agents:
     """All agents of a database, by name."""
 
-    def __init__(self, settings: Settings, log: Log, write_queue: WriteQueue) -> None:
+    def __init__(
+        self, settings: Settings, log: Log, write_queue: WriteQueue, leases: Leases | None = None
+    ) -> None:
         self._settings = settings
         self._log = log
         self._write_queue = write_queue
+        self._leases = leases
         self._folders = {MemberFolder.read(folder).name: folder for folder in settings.federations}
         self._own: str | None = None  # the agent of the service's own settings
         self._default: ServedAgent | None = None
         self._changing = asyncio.Lock()  # held while an agent is made, opened, closed or archived
         self._compiling = asyncio.Lock()  # held while a kind of agents is compiled, which may take a minute
-        self.known = read_served(log)
+        self.rows = read_served(log)
         self.open: dict[str, ServedAgent] = {}
         self.metrics: dict[str, AgentMetrics] = {}  # of all that were open since the service was started
 
@@ -54,13 +58,13 @@ class Agents:
         if self._settings.given & {*OF_AGENT, "name", "federation"} - {"window"}:  # it is of all agents
             self._default = self._open_own()
         else:
-            for name in [name for name, row in self.known.items() if row.made][:1]:
+            for name in [name for name, row in self.rows.items() if row.made][:1]:
                 self._open(name)
             if not self.open:  # the first request must not wait until code is loaded or compiled
                 warm(Agent(1))
                 warm(Agent(actions=["1", "2"]))
         for name in self._folders:
-            if name in self.known and name not in self.open:
+            if name in self.rows and name not in self.open:
                 self._open(name)
 
     @property
@@ -77,9 +81,9 @@ class Agents:
 
     def row(self, name: str) -> ServedRow:
         """What is kept of an agent."""
-        if name not in self.known:
+        if name not in self.rows:
             raise ProblemError("unknown-agent", "This service has no agent of that name.")
-        return self.known[name]
+        return self.rows[name]
 
     def settings_of(self, name: str) -> Settings:
         """The settings of an agent."""
@@ -129,11 +133,11 @@ class Agents:
 
     def _open(self, name: str) -> ServedAgent:
         metrics = self.metrics.get(name) or AgentMetrics()
-        settings, row = self.settings_of(name), self.known[name]
-        served = open_served(settings, write_queue=self._write_queue, metrics=metrics)
+        settings, row = self.settings_of(name), self.rows[name]
+        served = open_served(settings, write_queue=self._write_queue, metrics=metrics, leases=self._leases)
         served.archived = row.archived is not None
         self.open[name], self.metrics[name] = served, metrics
-        self.known[name] = row._replace(made=True)
+        self.rows[name] = row._replace(made=True)
         self._default = self._default or served
         return served
 
@@ -141,17 +145,17 @@ class Agents:
         """Open or create the agent of the service's own settings."""
         settings = self._settings
         if not settings.federation:
-            others = [name for name, row in self.known.items() if row.settings is None]
+            others = [name for name, row in self.rows.items() if row.settings is None]
             name = settings.name or (others[0] if len(others) == 1 else "")
             if not name and len(others) > 1:
-                known = ", ".join(map(repr, others[:10]))
-                raise InvalidInput(f"name must be given: there are {len(others)} agents, {known}")
-            if not name and self.known:
+                names = ", ".join(map(repr, others[:10]))
+                raise InvalidInput(f"name must be given: there are {len(others)} agents, {names}")
+            if not name and self.rows:
                 if not (settings.dimension or settings.features or settings.actions):
                     text = "must be left out: the agents that there are were made by requests"
                     raise InvalidInput(f"{min(settings.given & OF_AGENT)} {text}, with their own settings")
                 name = f"agent-{secrets.token_hex(4)}"
-            elif name in self.known and self.known[name].settings is not None:
+            elif name in self.rows and self.rows[name].settings is not None:
                 raise InvalidInput(
                     f"name must be another one: agent {name!r} was made by a request, with its own settings"
                 )
@@ -160,10 +164,10 @@ class Agents:
             if name:
                 settings = replace(settings, name=name, given=settings.given | {"name"})
         metrics = AgentMetrics()
-        served = open_served(settings, write_queue=self._write_queue, metrics=metrics)
+        served = open_served(settings, write_queue=self._write_queue, metrics=metrics, leases=self._leases)
         self._own = name = served.agent.name
         self.open[name], self.metrics[name] = served, metrics
-        served.archived = self.known.setdefault(name, ServedRow()).archived is not None
+        served.archived = self.rows.setdefault(name, ServedRow()).archived is not None
         return served
 
     async def close_idle(self) -> None:
@@ -186,8 +190,8 @@ class Agents:
                 await asyncio.sleep(PAUSE)
 
     def _closable(self, served: ServedAgent) -> bool:
-        held = served.users or served.membership is not None or served is self._default
-        return not held and self.open.get(served.agent.name) is served
+        in_use = served.users or served.membership is not None or served is self._default
+        return not in_use and self.open.get(served.agent.name) is served
 
     async def _close(self, served: ServedAgent) -> None:
         del self.open[served.agent.name]
@@ -207,7 +211,7 @@ class Agents:
         """Take over what processes that share the database have made, archived or run otherwise."""
         async with self._changing:
             await self._look()
-            first = next((name for name, row in self.known.items() if row.made), None)
+            first = next((name for name, row in self.rows.items() if row.made), None)
             if self._own is None and first is not None and self.default_name != first:
                 self._default = self.open.get(first) or await self._open_now(first)
 
@@ -215,20 +219,30 @@ class Agents:
         """While nothing else changes: read what is kept of agents, if other processes may have changed it."""
         if not self._settings.replica:
             return
-        self.known = await asyncio.to_thread(read_served, self._log)
+        self.rows = await asyncio.to_thread(read_served, self._log)
         if self._own is not None:
-            self.known.setdefault(self._own, ServedRow())
-        for name, served in self.open.items():
-            row = self.known.setdefault(name, ServedRow())
+            self.rows.setdefault(self._own, ServedRow())
+        for name, served in list(self.open.items()):
+            row, folder = self.rows.setdefault(name, ServedRow()), self._folders.get(name, "")
             served.archived = row.archived is not None
             if row.settings is not None:
-                served.follow(for_agent(self._settings, name, row.settings))
+                served.follow(for_agent(self._settings, name, row.settings, federation=folder))
             else:
                 served.follow(served.settings)
+            await self._share_or_not(name, served)
+
+    async def _share_or_not(self, name: str, served: ServedAgent) -> None:
+        """Let an agent that is archived leave its federation, and one that is offered again share again."""
+        if served.archived:
+            if served.place is not None:
+                await asyncio.to_thread(served.leave_federation)
+        elif name in self._folders and served.place is None and self._closable(served):
+            await self._close(served)
+            await self._open_now(name)
 
     def _store(self, log: Log, name: str, settings: dict[str, Any] | None, *, archived: bool = False) -> None:
         """Inside a transaction: store what is kept of an agent, unless another process was faster."""
-        if self._settings.replica and not is_served(log, name, self.known.get(name)):
+        if self._settings.replica and not is_served(log, name, self.rows.get(name)):
             raise InvalidInput("agent must be as it was: another process has just changed it; try again")
         store_served(log, name, settings, archived=archived)
 
@@ -239,16 +253,16 @@ class Agents:
 
         One that is there already is run with them from now on, and offered again if it is archived.
         """
-        fits = re.fullmatch(NAME, name) or name in self.known
+        is_name = re.fullmatch(NAME, name) or name in self.rows
         rule = (
             "must be 1 to 64 letters, digits, dots, hyphens and underscores, and begin with a letter or digit"
         )
-        require(bool(fits), "agent", rule, f"{len(name)} characters")
-        if name not in self.known:
+        require(bool(is_name), "agent", rule, f"{len(name)} characters")
+        if name not in self.rows:
             await self._compile(name, self._asked(name, values))
         async with self._changing:
             await self._look()
-            row = self.known.get(name)
+            row = self.rows.get(name)
             if row is not None and row.made:
                 row = await self._run_with(name, row, values)
                 if row.archived:
@@ -257,12 +271,12 @@ class Agents:
             self._asked(name, values)
             await self._make_room()
             await self._write_queue.do(self._log, lambda log: self._store(log, name, values))
-            self.known[name] = ServedRow(values, made=False)
+            self.rows[name] = ServedRow(values, made=False)
             try:
                 await self._open_now(name)
             except (InvalidInput, PrivacyError):
                 await self._write_queue.do(self._log, lambda log: forget_served(log, name))
-                del self.known[name]
+                del self.rows[name]
                 raise
 
     def _asked(self, name: str, values: dict[str, Any]) -> Settings:
@@ -281,7 +295,7 @@ class Agents:
             return row
         folder = self._folders.get(name, "")
         there, asked = (
-            for_agent(self._settings, name, given, federation=folder) for given in (row.settings, values)
+            for_agent(self._settings, name, options, federation=folder) for options in (row.settings, values)
         )
         changed = [key for key in sorted(OF_AGENT) if getattr(there, key) != getattr(asked, key)]
         for key in changed:
@@ -292,7 +306,7 @@ class Agents:
             served = self.open.get(name) or await self._open_now(name)
             archived = row.archived is not None
             await served.run_with(asked, lambda log: self._store(log, name, values, archived=archived))
-            row = self.known[name] = row._replace(settings=values)
+            row = self.rows[name] = row._replace(settings=values)
         return row
 
     async def archive(self, name: str) -> None:
@@ -310,12 +324,8 @@ class Agents:
         await self._write_queue.do(
             self._log, lambda log: self._store(log, name, row.settings, archived=archived)
         )
-        self.known[name] = row._replace(archived=time.time() if archived else None)
+        self.rows[name] = row._replace(archived=time.time() if archived else None)
         served = self.open.get(name)
         if served is not None:
             served.archived = archived
-            if archived:  # it shares nothing more
-                await asyncio.to_thread(served.leave_federation)
-            elif name in self._folders and self._closable(served):  # it shares again
-                await self._close(served)
-                await self._open_now(name)
+            await self._share_or_not(name, served)

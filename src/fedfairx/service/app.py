@@ -48,7 +48,7 @@ def make_app(service: Service) -> ASGIApp:
         by_path.setdefault(operation.path, []).append(operation)
         if not operation.whole:
             by_path.setdefault(operation.of_agent.path, []).append(operation)
-    endpoints = {path: EndpointApp(service, found) for path, found in by_path.items()}
+    endpoints = {path: EndpointApp(service, operations) for path, operations in by_path.items()}
     app = Starlette(
         routes=[
             *(Route(NAMES.sub(r"{\1:name}", path), each) for path, each in endpoints.items()),

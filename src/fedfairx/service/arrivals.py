@@ -25,6 +25,8 @@ from fedfairx.storage.records import StoredDecision
 
 KINDS = ("action", "group")
 LEAST_AGE = 60.0  # seconds; younger decisions are not tested
+EVERY = 32  # batches after which the table is new, while a long log is tested
+COUNTING, TESTING = (f"Decisions are still being {what}." for what in ("counted", "tested"))
 ENOUGH = 20  # rewards, before anything is said of how late they are
 MOST = 0.95  # of the rewards have come at half of the age at which a decision is tested
 #: Ends of intervals of delays, in seconds: from 1/64 to 2²⁶, which is two years.
@@ -72,7 +74,8 @@ class ArrivalTable(NamedTuple):
 
     tested: how many decisions were tested.
     age: at which the next ones are, in seconds; None while too few rewards have come.
-    why: why nothing is tested; empty if it is.
+    why: why nothing is tested, or not all is yet; empty if it is.
+    read: whether all that was in the log has been counted and tested.
     """
 
     actions: tuple[ArrivalRow, ...] = ()
@@ -80,7 +83,8 @@ class ArrivalTable(NamedTuple):
     missing: tuple[Missing, ...] = ()
     tested: int = 0
     age: float | None = None
-    why: str = ""
+    why: str = COUNTING
+    read: bool = False
 
 
 class Arrivals:
@@ -100,14 +104,21 @@ class Arrivals:
         self._slow: dict[str, Counter[int]] = {}  # of tested decisions, by action
         self._test = None if default_reward else MissingTest()
         self._count = 0
+        self.table = ArrivalTable()  # what was found so far; threads may read it while it is updated
 
     def update(self) -> ArrivalTable:
         """Read what is new."""
         self._count_new()
-        age = self.age()
+        age, batches = self.age(), 0
         if self._test is not None and age is not None:
             while age is not None and self._test_batch(self._test, age):
-                age = self.age()
+                if batches % EVERY == 0:
+                    self.table = self._tabulate(age, TESTING)
+                age, batches = self.age(), batches + 1
+        self.table = self._tabulate(age)
+        return self.table
+
+    def _tabulate(self, age: float | None, going_on: str = "") -> ArrivalTable:
         missing = () if self._test is None else tuple(self._test.found())
         alarms = {(each.kind, each.name): each for each in missing}
         actions, groups = (
@@ -116,7 +127,8 @@ class Arrivals:
             )
             for kind in KINDS
         )
-        return ArrivalTable(actions, groups, missing, self._count, age, self._why(age))
+        why = going_on or self._why(age)
+        return ArrivalTable(actions, groups, missing, self._count, age, why, not going_on)
 
     def _why(self, age: float | None) -> str:
         if self._test is None:
@@ -127,9 +139,11 @@ class Arrivals:
 
     def _count_new(self) -> None:
         end = self._journal.end("decisions", "outcomes")
-        for made in choices(self._journal, first=self._next, end=end):
-            at, slots = made.time, {}
-            for slot, names in enumerate(_shown(made.names, made.groups, made.shown), int(made.several)):
+        for decision in choices(self._journal, first=self._next, end=end):
+            at, slots = decision.time, {}
+            for slot, names in enumerate(
+                _shown(decision.names, decision.groups, decision.shown), int(decision.several)
+            ):
                 rows = tuple(
                     self._rows[kind].setdefault(name, Arrived(name))
                     for kind, name in zip(KINDS, names, strict=True)
@@ -138,8 +152,8 @@ class Arrivals:
                 slots[slot] = rows
                 for row in rows:
                     row.decisions += 1
-                    row.waiting[made.seq, slot] = at
-            self._open[made.seq] = at, slots
+                    row.waiting[decision.seq, slot] = at
+            self._open[decision.seq] = at, slots
         for number, slot, status, when in outcomes(self._journal, first=self._next, end=end):
             at, slots = self._open.get(number, (0.0, {}))
             for row in slots.pop(slot, ()):
@@ -172,11 +186,11 @@ class Arrivals:
         batch = list(self._journal.decisions(after_seq=self._tested - 1, before_seq=self._next, limit=BATCH))
         if len(batch) < BATCH or batch[-1].time > time.time() - age:
             return False
-        drawn = [made for made in batch if made.mode == "live"]  # the caller chose the others
+        drawn = [decision for decision in batch if decision.mode == "live"]  # the caller chose the others
         if drawn:
-            test.add([_logged(made, age) for made in drawn])
-        for made in batch:
-            for name, delay in _came(made):
+            test.add([_logged(decision, age) for decision in drawn])
+        for decision in batch:
+            for name, delay in _came(decision):
                 self._slow.setdefault(name, Counter())[_interval(delay)] += 1
         self._tested, self._count = batch[-1].seq + 1, self._count + len(drawn)
         return True
@@ -216,33 +230,35 @@ def _quantile(delays: Counter[int]) -> float:
     return _EDGES[min(place, len(_EDGES) - 1)]
 
 
-def _in_time(status: str, when: float | None, made: float, age: float) -> float | None:
+def _in_time(status: str, when: float | None, start: float, age: float) -> float | None:
     """Any number if a reward or a withdrawal came by this age, else None."""
-    return 0.0 if status in ("rewarded", "withdrawn") and when is not None and when - made <= age else None
+    return 0.0 if status in ("rewarded", "withdrawn") and when is not None and when - start <= age else None
 
 
-def _logged(made: StoredDecision, age: float) -> Logged:
+def _logged(decision: StoredDecision, age: float) -> Logged:
     logged = Logged(
-        np.frombuffer(made.packed_policy, "<f8"),
-        made.action,
-        names=_labels(made.names_json),
-        groups=_labels(made.groups_json),
-        reward=_in_time(made.status, made.reward_time, made.time, age),
+        np.frombuffer(decision.packed_policy, "<f8"),
+        decision.action,
+        names=_labels(decision.names_json),
+        groups=_labels(decision.groups_json),
+        reward=_in_time(decision.status, decision.reward_time, decision.time, age),
     )
-    if made.slots:
-        logged.slots = [slot.weight for slot in made.slots]
-        logged.action = [slot.action for slot in made.slots]
-        logged.reward = [_in_time(slot.status, slot.reward_time, made.time, age) for slot in made.slots]
+    if decision.slots:
+        logged.slots = [slot.weight for slot in decision.slots]
+        logged.action = [slot.action for slot in decision.slots]
+        logged.reward = [
+            _in_time(slot.status, slot.reward_time, decision.time, age) for slot in decision.slots
+        ]
     return logged
 
 
-def _came(made: StoredDecision) -> list[tuple[str, float]]:
+def _came(decision: StoredDecision) -> list[tuple[str, float]]:
     """The action and the delay of each reward that came."""
-    ends = [(slot.action, slot.status, slot.reward_time) for slot in made.slots]
-    ends = ends or [(made.action, made.status, made.reward_time)]
-    names = _labels(made.names_json)
+    ends = [(slot.action, slot.status, slot.reward_time) for slot in decision.slots]
+    ends = ends or [(decision.action, decision.status, decision.reward_time)]
+    names = _labels(decision.names_json)
     return [
-        (_position(action) if names is None else str(names[action]), when - made.time)
+        (_position(action) if names is None else str(names[action]), when - decision.time)
         for action, status, when in ends
         if status == "rewarded" and when is not None
     ]

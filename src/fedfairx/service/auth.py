@@ -37,7 +37,7 @@ ROLES = {
     "admin": ("reader", "writer", "federation", "admin"),
 }
 SECONDS = 12 * 3_600  # duration of a session
-REMEMBERED = 1.0  # seconds for which a revoked key may still be accepted
+REMEMBERED = 0.5  # seconds after which keys are looked up again: a revoked one is accepted for so long
 OF_PROXIES = (
     b"forwarded",
     b"via",
@@ -89,43 +89,45 @@ class Sessions:
     def __init__(self, stored: StoredSessions | None = None) -> None:
         self.clock = time.monotonic if stored is None else time.time
         self._stored = stored
-        self._held: dict[bytes, tuple[ApiKey, float]] = {}  # hash of the token → whose, and until when
+        self._sessions: dict[bytes, tuple[ApiKey, float]] = {}  # hash of the token → whose, and until when
 
     async def begin(self, key: ApiKey) -> str:
         """Start a session for the holder of a key, and return its token."""
         token, until = secrets.token_urlsafe(32), self.clock() + SECONDS
         if self._stored is not None:
             await asyncio.to_thread(self._stored.add, _hash(token), key, until)
-        self._held[_hash(token)] = key, until
+        self._sessions[_hash(token)] = key, until
         return token
 
     async def key_of(self, token: str) -> ApiKey | None:
         """The key of a token; None if the token is invalid."""
         digest = _hash(token)
-        held = self._held.get(digest)
-        if held is None and self._stored is not None:  # another process may have begun it
-            held = await asyncio.to_thread(self._stored.find, digest)
-            if held is not None:
-                self._held[digest] = held
-        key, until = held or (None, 0.0)
+        session = self._sessions.get(digest)
+        if session is None and self._stored is not None:  # another process may have begun it
+            session = await asyncio.to_thread(self._stored.find, digest)
+            if session is not None:
+                self._sessions[digest] = session
+        key, until = session or (None, 0.0)
         return None if key is None or self.clock() >= until else key
 
     async def end(self, token: str) -> None:
         """End a session."""
-        self._held.pop(_hash(token), None)
+        self._sessions.pop(_hash(token), None)
         if self._stored is not None:
             await asyncio.to_thread(self._stored.remove, _hash(token))
 
     async def keep(self, in_force: Collection[str]) -> None:
         """Drop expired sessions, those of keys that are not among these ids, and those that others ended."""
-        now, before = self.clock(), set(self._held)
+        now, before = self.clock(), set(self._sessions)
         if self._stored is not None:
             await asyncio.to_thread(self._stored.remove_old, now)
             ended = before - await asyncio.to_thread(self._stored.all)
-            self._held = {token: held for token, held in self._held.items() if token not in ended}
-        self._held = {
+            self._sessions = {
+                token: session for token, session in self._sessions.items() if token not in ended
+            }
+        self._sessions = {
             token: (key, until)
-            for token, (key, until) in self._held.items()
+            for token, (key, until) in self._sessions.items()
             if key.id in in_force and now < until
         }
 
@@ -182,10 +184,10 @@ class Authenticator:
 
     async def look(self) -> None:
         """Reload keys, clear the cache, and end the sessions of revoked keys."""
-        found = await asyncio.to_thread(self._keys.all)
-        self.any_key = self.any_key or bool(found)
+        keys = await asyncio.to_thread(self._keys.all)
+        self.any_key = self.any_key or bool(keys)
         self._accepted.clear()
-        await self.sessions.keep({key.id for key in found if key.revoked is None})
+        await self.sessions.keep({key.id for key in keys if key.revoked is None})
 
 
 def _refuse_from_elsewhere(request: Request) -> None:

@@ -25,20 +25,20 @@ HEADER, BODY = "header", "body"
 VERSIONS = ("1.1", "1.0")
 
 
-class Connection(HttpToolsProtocol):
+class ClientConnection(HttpToolsProtocol):
     """One connection."""
 
     # uvicorn's class has as many attributes as Python can access fast; more would slow down all of them
     __slots__ = (
         "_after_body",
         "_has_body",
-        "_made",
         "_most",
         "_most_connections",
         "_part",
         "_seconds",
         "_seen",
         "_since",
+        "_start",
     )
 
     def __init__(self, settings: Settings, **options: Any) -> None:
@@ -46,12 +46,12 @@ class Connection(HttpToolsProtocol):
         self._most = settings.max_header
         self._most_connections = settings.max_connections
         self._seconds = {HEADER: settings.header_seconds, BODY: settings.body_seconds}
-        self._made = time.monotonic()
+        self._start = time.monotonic()
         self._part = 0  # bytes of a header that is not whole yet
         self._after_body = 0  # bytes since the last part of a body that is not whole yet, as of trailers
         self._has_body = False  # whether a part of a body came with the data that is being read
         self._seen: tuple[str | None, object] = (None, None)  # what it waited for at the last check,
-        self._since = self._made  # and since when
+        self._since = self._start  # and since when
 
     # --- bytes ---------------------------------------------------------------------------------------
 
@@ -76,25 +76,21 @@ class Connection(HttpToolsProtocol):
         """A request gets its scope where it begins, and its cycle once its header is whole."""
         return self.cycle is not None and self.cycle.scope is self.scope
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header. Trailers, which come after a chunked body, are ignored: they could hold a key."""
-        if not self._header_is_whole():
-            HttpToolsProtocol.on_header(self, name, value)
-
     def on_headers_complete(self) -> None:
         """Refuse what proxies read in different ways; an error here is answered as any that is not HTTP."""
         if self.parser.get_http_version() not in VERSIONS:
             raise ValueError
-        if sum(name == b"host" for name, _ in self.headers) > 1:
+        if [name for name, _ in self.headers].count(b"host") > 1:
             raise ValueError
         HttpToolsProtocol.on_headers_complete(self)
+        self.headers = []  # for trailers, after a chunked body: they could hold a key, and are ignored
 
     def on_body(self, body: bytes) -> None:
         self._has_body = True
         HttpToolsProtocol.on_body(self, body)
 
     def _length(self) -> int:
-        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.scope["headers"])
 
     def _refuse_header(self) -> None:
         rule = f"A header, or the trailers, must be at most {self._most} bytes (max_header)."
@@ -131,9 +127,11 @@ class Connection(HttpToolsProtocol):
 
     def _make_room(self) -> None:
         """Close a tenth of the connections, so that the next ones find room; if none can be, this one."""
-        others = [each for each in self.connections if isinstance(each, Connection) and each is not self]
+        others = [
+            each for each in self.connections if isinstance(each, ClientConnection) and each is not self
+        ]
         waiting = [each for each in others if each.waits_for() is not None or each.flow.write_paused]
-        waiting.sort(key=lambda each: (each.cycle is not None, each._made))
+        waiting.sort(key=lambda each: (each.cycle is not None, each._start))
         for each in waiting[: 1 + self._most_connections // 10]:
             self.connections.discard(each)  # else others would be closed before it is removed
             each.transport.abort()

@@ -18,19 +18,19 @@ class DecisionCounters:
         self._ended = dict.fromkeys(STATUSES, 0)
         self._until = 0  # steps before this number are counted
         self._intervals: tuple[float, float] = (0.0, 0.0)  # since and width of the lists below
-        self._made: list[int] = []
-        self._rewarded: list[int] = []
+        self._decisions_by_time: list[int] = []
+        self._rewards_by_time: list[int] = []
 
     def by_status(self, journal: Journal) -> dict[str, int]:
         """The number of decisions of each status."""
         with self._lock:
-            made, ended, self._until = journal.counted(self._until)
-            self._decisions += made
+            decisions, ended, self._until = journal.counted(self._until)
+            self._decisions += decisions
             for status, many in ended.items():
                 self._ended[status] = self._ended.get(status, 0) + many
-            found = dict(self._ended)
-            found["pending"] = self._decisions - sum(found.values())
-            return found
+            counts = dict(self._ended)
+            counts["pending"] = self._decisions - sum(counts.values())
+            return counts
 
     def by_time(
         self, journal: Journal, *, since: float, width: float, count: int
@@ -38,10 +38,10 @@ class DecisionCounters:
         """Decisions and rewards in each of `count` intervals until now; past ones are not counted again."""
         with self._lock:
             if self._intervals != (since, width):
-                self._intervals, self._made, self._rewarded = (since, width), [], []
-            over = max(min(len(self._made), count) - 1, 0)
+                self._intervals, self._decisions_by_time, self._rewards_by_time = (since, width), [], []
+            over = max(min(len(self._decisions_by_time), count) - 1, 0)
             start = since + over * width
-            made, rewarded = by_time(journal, since=start, width=width, count=count - over)
-            self._made = self._made[:over] + made
-            self._rewarded = self._rewarded[:over] + rewarded
-            return list(self._made), list(self._rewarded)
+            decisions, rewards = by_time(journal, since=start, width=width, count=count - over)
+            self._decisions_by_time = self._decisions_by_time[:over] + decisions
+            self._rewards_by_time = self._rewards_by_time[:over] + rewards
+            return list(self._decisions_by_time), list(self._rewards_by_time)

@@ -55,10 +55,10 @@ class AmongAll(msgspec.Struct, frozen=True):
     most: int
     slots: Weights
 
-    def among(self, active: Sequence[str], known: Collection[str]) -> DecisionInput:
+    def among(self, active: Sequence[str], existing: Collection[str]) -> DecisionInput:
         """The input, given the active actions, without the excluded ones."""
         for name in self.excluded:
-            require(name in known, "excluded", "must be ids of existing actions", name)
+            require(name in existing, "excluded", "must be ids of existing actions", name)
         names = [name for name in active if name not in self.excluded] if self.excluded else [*active]
         require(bool(names), "excluded", "must leave an action", f"{len(active)} of {len(active)}")
         _check_count(len(names), self.most)
@@ -171,8 +171,8 @@ def _slots(request: DecisionRequest, own: Weights, fixed: bool) -> Weights:
 
 def _baseline(request: DecisionRequest) -> list[str | int]:
     """The actions of a request's baseline, in the order of slots."""
-    given = request.baseline
-    return given if isinstance(given, list) else [] if given is None else [given]
+    baseline = request.baseline
+    return baseline if isinstance(baseline, list) else [] if baseline is None else [baseline]
 
 
 def _in_slots(rows: list[int], slots: Weights) -> int | list[int] | None:
@@ -181,8 +181,8 @@ def _in_slots(rows: list[int], slots: Weights) -> int | list[int] | None:
         return None
     text = f"must be a list of {len(slots)} different actions, one for each slot"
     if not len(rows) == len(set(rows)) == len(slots):
-        found = f"{len(rows)}" if len(rows) == len(set(rows)) else "one of them twice"
-        raise InvalidInput(f"baseline {'must be one action' if slots is ONE else text}, got {found}")
+        value = f"{len(rows)}" if len(rows) == len(set(rows)) else "one of them twice"
+        raise InvalidInput(f"baseline {'must be one action' if slots is ONE else text}, got {value}")
     return rows[0] if slots is ONE else rows
 
 
@@ -249,8 +249,8 @@ def _input(
     ]
     if not request.excluded:
         _check_slots(slots, count)
-        wanted = _in_slots(baseline, slots)
-        return DecisionInput(contexts, range(count), count, ids, ids, groups, wanted, encoded, slots)
+        by_slot = _in_slots(baseline, slots)
+        return DecisionInput(contexts, range(count), count, ids, ids, groups, by_slot, encoded, slots)
     excluded = {
         _place(one, ids, places, count, place("excluded", index))
         for index, one in enumerate(request.excluded)
@@ -298,11 +298,11 @@ class PlainDecisions(msgspec.Struct, frozen=True):
         version = agent.model_version
         note, count = _noted(version), len(self.contexts)
         if count == 1:
-            made = [agent.decide(self.contexts[0], note=note)]
+            decisions = [agent.decide(self.contexts[0], note=note)]
         else:
-            made = agent.decide_many(self.contexts, notes=[note] * count)
+            decisions = agent.decide_many(self.contexts, notes=[note] * count)
         answers = []
-        for one in made:
+        for one in decisions:
             action, shares = one.action, one.shares
             answers.append(
                 schemas.DecisionMade(one.id, action, None, shares[action], shares, version, note.mode)
@@ -311,7 +311,7 @@ class PlainDecisions(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> object:
-        """Steps for which this is the same can be taken `together`."""
+        """Tasks for which this is the same can be done `together`."""
         return self.contexts.shape[1:]
 
     @property
@@ -322,8 +322,8 @@ class PlainDecisions(msgspec.Struct, frozen=True):
     @staticmethod
     def together(agent: Agent, tasks: Sequence[PlainDecisions]) -> list[list[schemas.DecisionMade]]:
         """Take tasks of one kind in one call: the same decisions, or an error, and nothing has happened."""
-        made = iter(PlainDecisions(np.concatenate([task.contexts for task in tasks]))(agent))
-        return [list(islice(made, len(task.contexts))) for task in tasks]
+        answers = iter(PlainDecisions(np.concatenate([task.contexts for task in tasks]))(agent))
+        return [list(islice(answers, len(task.contexts))) for task in tasks]
 
 
 @lru_cache(8)  # most decisions of a service have the same
@@ -344,51 +344,58 @@ def decide(
     version = agent.model_version
     ready = of_each(
         inputs,
-        lambda asked: asked.among(agent.actions, agent.all_actions) if isinstance(asked, AmongAll) else asked,
+        lambda eligible: (
+            eligible.among(agent.actions, agent.all_actions) if isinstance(eligible, AmongAll) else eligible
+        ),
         batch=batch,
     )
     # A later one must not be refused after the first was made, and an agent does not see excluded actions.
     if batch or len(ready[0].rows) != ready[0].actions:
         offered = frozenset(agent.actions)
-        of_each(ready, lambda asked: _check_offered(asked, offered), batch=batch)
+        of_each(ready, lambda eligible: _check_offered(eligible, offered), batch=batch)
     notes = [
         DecisionNote(
             key=key,
             digest=digest,
-            groups=asked.groups,
+            groups=eligible.groups,
             mode=_draw_mode(settings),
-            baseline=asked.baseline,
+            baseline=eligible.baseline,
             control_share=settings.control_share,
             model_version=version,
         )
-        for asked, key in zip(ready, keys, strict=True)
+        for eligible, key in zip(ready, keys, strict=True)
     ]
-    made = []
-    for asked, note, one in zip(ready, notes, _draw(agent, ready, notes), strict=True):
+    answers = []
+    for eligible, note, one in zip(ready, notes, _draw(agent, ready, notes), strict=True):
         weights, shown = one.weights, one.shown
         expected = [note.propensity(action, float(one.values[action]), weights) for action in shown]
-        made.append(_answer(asked, one.id, weights, shown, expected, _shares(asked, one), note.mode, version))
-    return made
+        shares = _shares(eligible, one)
+        answers.append(_answer(eligible, one.id, weights, shown, expected, shares, note.mode, version))
+    return answers
 
 
 def _draw(agent: Agent, ready: Sequence[DecisionInput], notes: Sequence[DecisionNote]) -> Iterable[Decision]:
     """Draw the actions; many with features in one call, which takes half of the time."""
     slots = ready[0].slots
-    blocks = [asked.contexts for asked in ready if asked.contexts is not None and asked.slots is slots]
+    blocks = [
+        eligible.contexts for eligible in ready if eligible.contexts is not None and eligible.slots is slots
+    ]
     if len(blocks) == len(ready) > 1:
-        return agent.decide_many(blocks, slots=slots, names=[asked.names for asked in ready], notes=notes)
+        return agent.decide_many(
+            blocks, slots=slots, names=[eligible.names for eligible in ready], notes=notes
+        )
     return [
-        agent.decide(asked.names, slots=asked.slots, note=note)
-        if asked.contexts is None
-        else agent.decide(asked.contexts, slots=asked.slots, names=asked.names, note=note)
-        for asked, note in zip(ready, notes, strict=True)
+        agent.decide(eligible.names, slots=eligible.slots, note=note)
+        if eligible.contexts is None
+        else agent.decide(eligible.contexts, slots=eligible.slots, names=eligible.names, note=note)
+        for eligible, note in zip(ready, notes, strict=True)
     ]
 
 
-def _check_offered(asked: DecisionInput, offered: Collection[str]) -> None:
+def _check_offered(eligible: DecisionInput, offered: Collection[str]) -> None:
     """Refuse actions without features that the agent has not, or no longer offers."""
-    if asked.contexts is None:
-        for row, name in zip(asked.rows, asked.names or (), strict=True):
+    if eligible.contexts is None:
+        for row, name in zip(eligible.rows, eligible.names or (), strict=True):
             if name not in offered:
                 raise not_offered(row, name)
 
@@ -400,15 +407,15 @@ def _draw_mode(settings: Settings) -> str:
     return "control" if settings.control_share and random.random() < settings.control_share else "live"
 
 
-def _shares(asked: DecisionInput, made: Decision) -> list[float]:
+def _shares(eligible: DecisionInput, decision: Decision) -> list[float]:
     """The shares of a decision in the request's terms.
 
     Actions without features have the same policy until the model learns, so it is encoded once: of 1 000
     numbers, that takes longer than the decision.
     """
-    if asked.contexts is None and len(asked.rows) == asked.actions:
-        return cast("list[float]", _encoded(made.exposure.tobytes()))
-    return _of_all(asked, made.shares)
+    if eligible.contexts is None and len(eligible.rows) == eligible.actions:
+        return cast("list[float]", _encoded(decision.exposure.tobytes()))
+    return _of_all(eligible, decision.shares)
 
 
 @lru_cache(maxsize=8)
@@ -416,20 +423,20 @@ def _encoded(policy: bytes) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(np.frombuffer(policy).tolist()))
 
 
-def answer_of_stored(asked: DecisionInput | AmongAll, stored: StoredDecision) -> schemas.DecisionMade:
+def answer_of_stored(eligible: DecisionInput | AmongAll, stored: StoredDecision) -> schemas.DecisionMade:
     """The answer that was given to the same request before."""
-    if isinstance(asked, AmongAll):
-        asked = named(stored.names or [], asked.slots)  # there may be others now
+    if isinstance(eligible, AmongAll):
+        eligible = named(stored.names or [], eligible.slots)  # there may be others now
     slots: Sequence[StoredSlot] = stored.slots
     weights = tuple(slot.weight for slot in slots) if slots else ONE
     shown = [slot.action for slot in slots] if slots else [stored.action]
     expected = [slot.exposure for slot in slots] if slots else [stored.propensity]
-    shares = _of_all(asked, stored.policy.tolist())
-    return _answer(asked, stored.id, weights, shown, expected, shares, stored.mode, stored.model_version)
+    shares = _of_all(eligible, stored.policy.tolist())
+    return _answer(eligible, stored.id, weights, shown, expected, shares, stored.mode, stored.model_version)
 
 
 def _answer(
-    asked: DecisionInput,
+    eligible: DecisionInput,
     identity: str,
     weights: Weights,
     shown: Sequence[int],
@@ -442,8 +449,8 @@ def _answer(
 
     shown, expected: the actions in the order of slots, and the expected weights of their slots.
     """
-    ids, rows = asked.ids, asked.rows
-    all_ids = ids if asked.contexts is None and ids is not None else UNSET
+    ids, rows = eligible.ids, eligible.rows
+    all_ids = ids if eligible.contexts is None and ids is not None else UNSET
     if weights is ONE:
         place = rows[shown[0]]
         name = None if ids is None else ids[place]
@@ -455,21 +462,21 @@ def _answer(
     return schemas.DecisionMade(identity, None, None, None, None, version, mode, all_ids, actions, shares)
 
 
-def _of_all(asked: DecisionInput, shares: list[float]) -> list[float]:
+def _of_all(eligible: DecisionInput, shares: list[float]) -> list[float]:
     """The shares of all actions in the request; 0 for excluded ones."""
-    if len(asked.rows) == asked.actions:
+    if len(eligible.rows) == eligible.actions:
         return shares
-    found = [0.0] * asked.actions
-    for row, share in zip(asked.rows, shares, strict=True):
-        found[row] = share
-    return found
+    of_all = [0.0] * eligible.actions
+    for row, share in zip(eligible.rows, shares, strict=True):
+        of_all[row] = share
+    return of_all
 
 
 #: What has come for a decision: the reward of its action, or rewards by action.
-Given = float | dict[str, float | None]
+RewardInput = float | dict[str, float | None]
 
 
-def given_in(one: schemas.RewardOf | schemas.Reward) -> Given:
+def rewards_in(one: schemas.RewardOf | schemas.Reward) -> RewardInput:
     """The reward or the rewards in a request, which must have one of them."""
     if one.reward is UNSET and one.rewards is not UNSET:
         return one.rewards
@@ -478,42 +485,44 @@ def given_in(one: schemas.RewardOf | schemas.Reward) -> Given:
     raise InvalidInput("either reward or rewards must be given")
 
 
-def observe(agent: Agent, given: Mapping[str, Given], persons: Mapping[str, str | None]) -> None:
+def observe(agent: Agent, rewards: Mapping[str, RewardInput], persons: Mapping[str, str | None]) -> None:
     """Learn what has come for these decisions, all or none."""
-    if len(given) == 1:
-        ((identity, value),) = given.items()
+    if len(rewards) == 1:
+        ((identity, value),) = rewards.items()
         person = persons[identity]
         if isinstance(value, dict):
             agent.observe(identity, rewards=value, person=person)
         else:
             agent.observe(identity, reward=value, person=person)
     else:
-        agent.observe_many(list(given), list(given.values()), _persons(given, persons))
+        agent.observe_many(list(rewards), list(rewards.values()), _persons(rewards, persons))
 
 
-def replace(agent: Agent, given: Mapping[str, Given], persons: Mapping[str, str | None]) -> int:
+def replace(agent: Agent, rewards: Mapping[str, RewardInput], persons: Mapping[str, str | None]) -> int:
     """Learn these rewards in the place of earlier ones, all or none; how many of them replaced none."""
     before = agent.observed
-    agent.observe_many(list(given), list(given.values()), _persons(given, persons), replace=True)
+    agent.observe_many(list(rewards), list(rewards.values()), _persons(rewards, persons), replace=True)
     return agent.observed - before
 
 
-def _persons(given: Iterable[str], persons: Mapping[str, str | None]) -> list[Any] | None:
-    named = [persons[identity] for identity in given]
+def _persons(rewards: Iterable[str], persons: Mapping[str, str | None]) -> list[Any] | None:
+    named = [persons[identity] for identity in rewards]
     return None if all(person is None for person in named) else named
 
 
-def lacking(given: Given, stored: StoredDecision) -> Given | None:
+def lacking(rewards: RewardInput, stored: StoredDecision) -> RewardInput | None:
     """What a decision lacks of what has come for it; it may have come before, but not otherwise."""
-    if not isinstance(given, dict):
+    if not isinstance(rewards, dict):
         if stored.slots:
             raise InvalidInput(f"rewards must be given: decision {stored.id} has several slots")
-        return given if _lacks(given, stored) else None
+        return rewards if _lacks(rewards, stored) else None
     slots = {slot.name or str(slot.action): slot for slot in stored.slots}
-    found: Mapping[str, StoredSlot | StoredDecision] = slots or {stored.name or str(stored.action): stored}
-    for action in given:
-        require(action in found, "rewards", f"must be of actions that were shown, {list(found)}", action)
-    return {action: reward for action, reward in given.items() if _lacks(reward, found[action])} or None
+    outcomes: Mapping[str, StoredSlot | StoredDecision] = slots or {stored.name or str(stored.action): stored}
+    for action in rewards:
+        require(
+            action in outcomes, "rewards", f"must be of actions that were shown, {list(outcomes)}", action
+        )
+    return {action: reward for action, reward in rewards.items() if _lacks(reward, outcomes[action])} or None
 
 
 def _lacks(reward: float | None, stored: StoredSlot | StoredDecision) -> bool:

@@ -51,7 +51,7 @@ class LiftReader:
         self._journal = journal
         self._first = first
         self._reward_range = reward_range
-        self._step = (reward_range[1] - reward_range[0]) / DIGITS
+        self._unit = (reward_range[1] - reward_range[0]) / DIGITS
         self._wait = DAY if wait is None else wait
         self._end: int | None = None  # the number after the last reward in it
         self.lift = Lift()
@@ -74,39 +74,39 @@ class LiftReader:
             self._start_over()
             self._read(batch, as_of=end)
         self._end = end
-        self.lift = replace(_coarse(self._so_far.answer(), self._step), since=self._since)
+        self.lift = replace(_coarse(self._so_far.answer(), self._unit), since=self._since)
 
     def _read(self, batch: int, *, as_of: int | None = None) -> int | None:
         """Read on, and return the number of the last decision in a batch; None if none is complete."""
         whole = None
-        for made in self._journal.decisions(after_seq=self._last, as_of=as_of):
-            if made.status == "pending" and made.time > time.time() - self._wait:
+        for decision in self._journal.decisions(after_seq=self._last, as_of=as_of):
+            if decision.status == "pending" and decision.time > time.time() - self._wait:
                 break
-            self._last = made.seq
-            reward = mean_reward(made)
-            if reward is None or not 0.0 < made.control_share < 1.0:
+            self._last = decision.seq
+            reward = mean_reward(decision)
+            if reward is None or not 0.0 < decision.control_share < 1.0:
                 continue
-            self._since = self._since or made.time
-            live = made.mode == "live"
-            self._batch.append((reward, live, made.control_share))
+            self._since = self._since or decision.time
+            live = decision.mode == "live"
+            self._batch.append((reward, live, decision.control_share))
             self._kinds[live] += 1
             if len(self._batch) >= batch and min(self._kinds) >= FOR_EACH:
                 self._so_far.add(*map(np.array, zip(*self._batch, strict=True)))
-                self._batch, self._kinds, whole = [], [0, 0], made.seq
+                self._batch, self._kinds, whole = [], [0, 0], decision.seq
         return whole
 
 
-def mean_reward(made: StoredDecision) -> float | None:
+def mean_reward(decision: StoredDecision) -> float | None:
     """The mean reward of what a decision showed; None if none came."""
-    if not made.slots:
-        return made.reward
-    rewards = [slot.reward for slot in made.slots if slot.reward is not None]
+    if not decision.slots:
+        return decision.reward
+    rewards = [slot.reward for slot in decision.slots if slot.reward is not None]
     return sum(rewards) / len(rewards) if rewards else None
 
 
-def _coarse(lift: Lift, step: float) -> Lift:
+def _coarse(lift: Lift, unit: float) -> Lift:
     """The lift in thousandths of the reward range, with a wider interval."""
-    found = [round(each / step) for each in (lift.value, lift.live, lift.control)]
-    found += [math.floor(lift.low / step), math.ceil(lift.high / step)]
-    value, live, control, low, high = (round(step * each, 12) for each in found)
+    rounded = [round(each / unit) for each in (lift.value, lift.live, lift.control)]
+    rounded += [math.floor(lift.low / unit), math.ceil(lift.high / unit)]
+    value, live, control, low, high = (round(unit * each, 12) for each in rounded)
     return replace(lift, value=value, low=low, high=high, live=live, control=control)

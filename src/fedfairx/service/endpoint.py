@@ -6,19 +6,19 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from types import NoneType
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
 from fedfairx.service.fast_path import JSON, body_of, decode
 from fedfairx.service.problems import ProblemError
+from fedfairx.service.schemas import Time
 from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.service import Service
-from fedfairx.service.settings import LONGEST
-from fedfairx.util.config import explained
+from fedfairx.util.config import LONGEST, explained
 
 Handler = Callable[[Any, Request], Awaitable[object]]  # of a `Service` or of one `ServedAgent`
 Decoded = TypeVar("Decoded")
@@ -78,7 +78,7 @@ class Operation:
 def endpoint(method: str, path: str, **more: Any) -> Callable[[Handler], Operation]:
     """Make an operation of the decorated handler, with its name, docstring and return type."""
 
-    def made(handler: Handler) -> Operation:
+    def decorate(handler: Handler) -> Operation:
         summary, hints = (handler.__doc__ or "").rstrip("."), get_type_hints(handler)
         takes, *_, gives = hints.values()
         more["whole"] = takes is Service
@@ -88,18 +88,18 @@ def endpoint(method: str, path: str, **more: Any) -> Callable[[Handler], Operati
             more["gives"] = gives
         return Operation(method, path, handler.__name__, summary, handler, **more)
 
-    return made
+    return decorate
 
 
 def _parameters(query: type[Struct]) -> tuple[Parameter, ...]:
     """The fields of a query, with their limits and descriptions."""
     (_,), components = msgspec.json.schema_components([query])
-    found, said = [], explained(query)
+    parameters, texts = [], explained(query)
     for name, schema in components[query.__name__]["properties"].items():
         plain = {"type": "string", **schema.get("anyOf", [schema])[0]}  # a query has no null
         plain.pop("default", None)
-        found.append(Parameter(name, "query", f"{said[name]}.", plain))
-    return tuple(found)
+        parameters.append(Parameter(name, "query", f"{texts[name]}.", plain))
+    return tuple(parameters)
 
 
 async def body_as(kind: type[Decoded], served: ServedAgent | Service, request: Request) -> Decoded:
@@ -109,15 +109,12 @@ async def body_as(kind: type[Decoded], served: ServedAgent | Service, request: R
 
 def query_of(request: Request, kind: type[Decoded]) -> Decoded:
     """The query, as a Struct: numbers are read from their text, unknown and repeated names are refused."""
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
-        if name in given or value.lower() == "null":  # which would be read as None
+        if name in values or value.lower() == "null":  # which would be read as None
             raise ProblemError("invalid", "A name occurs twice in the query, or has no value.")
-        given[name] = value
-    return msgspec.convert(given, kind, strict=False)
-
-
-Time = Annotated[float, Meta(ge=0, le=4_102_444_800)]  # until the year 2100
+        values[name] = value
+    return msgspec.convert(values, kind, strict=False)
 
 
 class Window(Struct, forbid_unknown_fields=True):

@@ -38,7 +38,7 @@ NEGLIGIBLE = 1e-12  # parts up to this are rounding
 Compared = tuple[float | str | bool | None, float | None]
 
 
-class Described(NamedTuple):
+class DifferingFeatures(NamedTuple):
     """The features in which the K actions of a decision differ, as a caller has them."""
 
     names: list[str]
@@ -68,7 +68,7 @@ class Described(NamedTuple):
         return table
 
 
-def described(served: ServedAgent, stored: StoredDecision) -> Described:
+def described(served: ServedAgent, stored: StoredDecision) -> DifferingFeatures:
     """What the actions of a decision differ in.
 
     A product belongs to the one of its features in which actions differ; if they differ in both, it counts as
@@ -78,7 +78,7 @@ def described(served: ServedAgent, stored: StoredDecision) -> Described:
     if stored.featureless:
         rewards = theta[np.frombuffer(stored.packed, "<i4")]
         owner = np.zeros(1, dtype=np.int64)
-        return Described([EXPECTED], [rewards.tolist()], [], rewards[:, None], np.ones(1), owner)
+        return DifferingFeatures([EXPECTED], [rewards.tolist()], [], rewards[:, None], np.ones(1), owner)
     contexts = stored.contexts
     if schema is None:
         columns = serializers.columns(served)
@@ -90,7 +90,7 @@ def described(served: ServedAgent, stored: StoredDecision) -> Described:
     terms = [tuple(name for name in dict.fromkeys(part) if name in differing) for part in parts]
     names = dict.fromkeys([*((name,) for name in differing), *filter(None, terms)])
     numbers = {term: number for number, term in enumerate(names)} | {(): -1}
-    return Described(
+    return DifferingFeatures(
         [" × ".join(term) for term in names],
         [values[term[0]] if len(term) == 1 else [] for term in names],
         [name for name in values if name not in differing and name != "intercept"],
@@ -160,7 +160,7 @@ def number_or_none(value: float) -> float | None:
 
 
 def parts_of(
-    agent: Agent, stored: StoredDecision, features: Described, *, again: bool = True
+    agent: Agent, stored: StoredDecision, features: DifferingFeatures, *, again: bool = True
 ) -> Contributions:
     """The parts of log merit, split by feature as far as the covariance of that time is known.
 
@@ -244,15 +244,15 @@ def _rows(
     if parts.adding and np.isfinite(parts.log_merit).all():
         each = changes(parts.log_merit, action, asked, minimum_share=least, weights=weights)
         change = [number_or_none(one) for one in each.tolist()]
-    known = [number_or_none(one) for one in asked.tolist()]
+    numbers = [number_or_none(one) for one in asked.tolist()]
     rows = [
         schemas.FeatureExplained(
             feature=name,
             value=value,
             others=others,
-            contribution=known[number] or 0.0,
+            contribution=numbers[number] or 0.0,
             change=change[number],
-            uncertainty=None if unsure is None else known[count + number],
+            uncertainty=None if unsure is None else numbers[count + number],
             uncertainty_change=None if unsure is None else change[count + number],
         )
         for number, (name, value, others) in enumerate(own)

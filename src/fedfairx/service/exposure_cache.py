@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedfairx.agent.reward_limits import RewardLimits
 from fedfairx.core.posterior import Posterior, posterior_of
 from fedfairx.core.statistics import unpack
 from fedfairx.errors import StorageError
@@ -30,7 +31,7 @@ from fedfairx.service.earnings import Earnings, LiftReader
 from fedfairx.service.published import Published, Sums, batch_of, coarse
 from fedfairx.service.stretches import stretches
 from fedfairx.storage.journal import Journal
-from fedfairx.storage.queries import last_of, latest, learnt, number_at, records
+from fedfairx.storage.queries import any_made, last_of, latest, learnt, number_at, records
 from fedfairx.storage.records import StoredDecision
 from fedfairx.storage.replacement import replaced_between
 from fedfairx.util.arrays import Array
@@ -44,6 +45,7 @@ KEPT = 32  # tables in the cache
 FRESH = 10.0  # seconds for which a table is cached, at least
 PATIENCE = 1.0  # seconds that readers wait for what is read from the log
 COST = 10.0  # and this many times the seconds that it took to compute
+FEW = 1_000, 1 << 18  # decisions, and shares in them, that a first table is computed from in about a second
 YEAR = 365.25 * 86_400.0  # seconds: nothing is forecast beyond
 
 
@@ -65,6 +67,7 @@ class ExposureSnapshot:
     end: int  # the number after the last step of the log that its estimates rest on
     stretch: str = ""  # of time, in `table.over_time`
     gone: str | None = None  # what is no longer in the log, as a sentence
+    partial: bool = False  # whether it is of the latest decisions alone, while that of all is computed
 
     def wait(self, decisions: float) -> float | None:
         """About how many seconds so many more decisions take, at the rate so far; None if it has none."""
@@ -106,15 +109,14 @@ class ExposureCache:
 
     def __init__(self, agent: Agent, settings: Settings) -> None:
         self._agent, self._settings = agent, settings
-        self._one_at_a_time = asyncio.Lock()
-        self._kept: dict[_Window, ExposureSnapshot] = {}
-        self._making: dict[_Window, asyncio.Task[ExposureSnapshot]] = {}
+        self._one_at_a_time = asyncio.Lock(), asyncio.Lock()  # for tables of all decisions, and of a few
+        self._snapshots: dict[_Window, ExposureSnapshot] = {}
+        self._making: dict[tuple[_Window, bool], asyncio.Task[ExposureSnapshot]] = {}
         self._published: Published | None = None
         self._logged = _Logged()
         self._lift: LiftReader | None = None
-        self._change, self._earnings = Change(), Earnings()
+        self.results: tuple[Change, Earnings] | None = None  # None before the log was read
         self._arrivals: Arrivals | None = None
-        self._arrived = ArrivalTable()
         self._change_read, self._arrivals_read = _Reading(self._read_change), _Reading(self._read_arrivals)
         self._publishing = threading.Lock()
         self._outdated = False  # whether rows that the published sums are of mean something else now
@@ -124,7 +126,7 @@ class ExposureCache:
 
         The published sums only with the next batch: else they would change with these records alone.
         """
-        self._kept, self._making = {}, {}  # what is being made goes into the old ones
+        self._snapshots, self._making = {}, {}  # what is being made goes into the old ones
         self._logged = _Logged()
         self._arrivals = None
         self._outdated = True
@@ -138,31 +140,60 @@ class ExposureCache:
         longer than `PATIENCE` seconds, it is the last one.
         """
         window = since, until, exact
-        kept = self._kept.get(window)
-        if kept is not None and time.monotonic() - kept.when <= max(FRESH, COST * kept.took):
-            self._kept[window] = self._kept.pop(window)  # the one read last is dropped last
-            return kept
-        task = self._making.get(window)
+        snapshot = self._snapshots.get(window)
+        if snapshot is not None and snapshot.partial:
+            snapshot = None
+        if snapshot is not None and time.monotonic() - snapshot.when <= max(FRESH, COST * snapshot.took):
+            self._snapshots[window] = self._snapshots.pop(window)  # the one read last is dropped last
+            return snapshot
+        task = self._task(window, few=False)
+        await asyncio.wait([task], timeout=None if snapshot is None else PATIENCE)
+        return snapshot if snapshot is not None and not task.done() else task.result()
+
+    async def glance(
+        self, *, since: float | None = None, until: float | None = None, exact: bool
+    ) -> ExposureSnapshot | None:
+        """The same, but nobody waits for the first one either.
+
+        Until there is one of all decisions it is of the latest ones, or None while these are computed.
+        """
+        window, ends = (since, until, exact), time.monotonic() + PATIENCE
+        if window not in self._snapshots:
+            ends += PATIENCE
+            first = self._task(window, few=True)
+            await asyncio.wait([first], timeout=ends - time.monotonic())
+            if not first.done():
+                return None
+            first.result()  # which may be an error
+        snapshot = self._snapshots.get(window)
+        if snapshot is None or not snapshot.partial:
+            return await self.look(since=since, until=until, exact=exact)
+        whole = self._task(window, few=False)
+        await asyncio.wait([whole], timeout=max(0.0, ends - time.monotonic()))
+        return whole.result() if whole.done() else snapshot
+
+    def _task(self, window: _Window, *, few: bool) -> asyncio.Task[ExposureSnapshot]:
+        """What computes a table, of few decisions or of all; the same for all who wait for it."""
+        task = self._making.get((window, few))
         if task is None or task.done():
-            task = self._making[window] = asyncio.create_task(self._keep(window))
+            task = self._making[window, few] = asyncio.create_task(self._keep(window, few))
             task.add_done_callback(
                 lambda done: done.cancelled() or done.exception()
             )  # nobody may wait for it
-        await asyncio.wait([task], timeout=None if kept is None else PATIENCE)
-        return kept if kept is not None and not task.done() else task.result()
+        return task
 
-    async def _keep(self, window: _Window) -> ExposureSnapshot:
-        kept, making = self._kept, self._making
+    async def _keep(self, window: _Window, few: bool) -> ExposureSnapshot:
+        snapshots, making = self._snapshots, self._making
         try:
-            async with self._one_at_a_time:
-                found = await asyncio.to_thread(self._make, *window)
-            kept.pop(window, None)
-            kept[window] = found
-            if len(kept) > KEPT:
-                del kept[next(iter(kept))]
-            return found
+            async with self._one_at_a_time[few]:
+                snapshot = await asyncio.to_thread(self._make, *window, few)
+            snapshots.pop(window, None)
+            snapshots[window] = snapshot
+            if len(snapshots) > KEPT:
+                del snapshots[next(iter(snapshots))]
+            return snapshot
         finally:
-            making.pop(window, None)
+            making.pop((window, few), None)
 
     async def change(self) -> Change:
         """Whether rewards contradict a model that never changes, as of the last whole batch, in three digits.
@@ -171,39 +202,42 @@ class ExposureCache:
         While the storage is unavailable, or a long log takes more than a second, it is what was found last.
         """
         await self._change_read.done()
-        return self._change
+        return Change() if self.results is None else self.results[0]
 
     async def earnings(self) -> Earnings:
         """The mean reward and the lift over controls, as of the last whole batch, in three digits."""
         await self._change_read.done()
-        return self._earnings
+        return Earnings() if self.results is None else self.results[1]
 
     async def arrivals(self) -> ArrivalTable:
-        """Whether rewards arrive, for each action and group."""
+        """Whether rewards arrive, for each action and group; of a long log, first as far as it is read."""
         await self._arrivals_read.done()
-        return self._arrived
+        return ArrivalTable() if self._arrivals is None else self._arrivals.table
 
     def _read_change(self) -> None:
         published = self._update_published()
-        found = published.test.found
+        exact = published.test.found
         agent = self._agent
         many = agent.dimension > MOST_FEATURES and not agent.actions
         needed = 0 if many else batch_of(agent.dimension)
-        self._change = replace(found, evidence=float(f"{found.evidence:.3g}"), needed=needed)
-        self._earnings = Earnings.of(published.total, published.count, self._lift)
+        change = replace(exact, evidence=float(f"{exact.evidence:.3g}"), needed=needed)
+        self.results = change, Earnings.of(published.total, published.count, self._lift)
 
     def _read_arrivals(self) -> None:
         settings = self._settings
-        if self._arrivals is None:
-            self._arrivals = Arrivals(
+        arrivals = self._arrivals
+        if arrivals is None:
+            arrivals = self._arrivals = Arrivals(
                 self._agent.journal,
                 most=settings.exposure_decisions,
                 window=settings.window,
                 default_reward=settings.default_reward is not None,
             )
-        self._arrived = self._arrivals.update()
+        arrivals.update()
 
-    def _make(self, since: float | None, until: float | None, exact: bool) -> ExposureSnapshot:
+    def _make(
+        self, since: float | None, until: float | None, exact: bool, few: bool = False
+    ) -> ExposureSnapshot:
         began = time.monotonic()
         agent, settings, journal = self._agent, self._settings, self._agent.journal
         first = 0 if since is None else number_at(journal, since)
@@ -217,7 +251,10 @@ class ExposureCache:
         elif not changing:
             sums = self._sums()
         start = last_of(journal, settings.exposure_decisions, first=first, end=end)
-        bounded = start > first and last_of(journal, 1, first=first, end=start) > first
+        bounded, partial = any_made(journal, first=first, end=start), False
+        if few:
+            early, start = start, last_of(journal, _few(journal, end), first=start, end=end)
+            partial = any_made(journal, first=early, end=start)
         since_time, width, count, stretch = _stretches(journal, start, end)
         times = [since_time + width * k for k in range(count)]
 
@@ -253,6 +290,7 @@ class ExposureCache:
             behind,
             stretch,
             journal.amendments().gone(since),
+            partial,
         )
 
     def published_posterior(self) -> Normal:
@@ -263,8 +301,8 @@ class ExposureCache:
     def _sums(self) -> tuple[Array, Array]:
         """Sums over this agent's rewards only: a peer's parameter may differ."""
         agent = self._agent
-        kept = None if agent.private else agent.own_sums()  # the sums of a private agent are clipped
-        return self._logged.sums(agent.journal, agent) if kept is None else unpack(kept)
+        own = None if agent.private else agent.own_sums()  # the sums of a private agent are clipped
+        return self._logged.sums(agent.journal, agent) if own is None else unpack(own)
 
     def _update_published(self) -> Published:
         """The published sums, up to date; of a long log, they start with the decisions of the first table."""
@@ -282,7 +320,7 @@ class ExposureCache:
                 published = Published(journal, first=first, test=test)
                 end = published.next_end(agent.dimension)
                 if settings.control_share and (self._lift is None or self._outdated):
-                    ends = agent.options.reward_range or (0.0, 1.0)
+                    ends = _range_of(agent)
                     self._lift = LiftReader(journal, first=first, reward_range=ends, wait=settings.window)
                 self._outdated = False
             published.update(agent.dimension, end)
@@ -294,9 +332,9 @@ class ExposureCache:
 
 def by_own_rewards(agent: Agent, sums: tuple[Array, Array]) -> Posterior:
     """What is believed of θ by sums of own rewards; they may lack an action that was added meanwhile."""
-    (gram, moment), found = sums, agent.posterior
-    mean, common = found.prior_mean[: moment.size], found.common[: moment.size]
-    return replace(found, gram=gram, moment=moment, prior_mean=mean, common=common)
+    (gram, moment), posterior = sums, agent.posterior
+    mean, common = posterior.prior_mean[: moment.size], posterior.common[: moment.size]
+    return replace(posterior, gram=gram, moment=moment, prior_mean=mean, common=common)
 
 
 def by_published(agent: Agent, sums: tuple[Array, Array]) -> Normal:
@@ -311,15 +349,21 @@ def by_published(agent: Agent, sums: tuple[Array, Array]) -> Normal:
     mean, sd, weight = prior.means(size), prior.sd, float(np.trace(gram))
     if agent.actions and weight > 0.0:
         mean, sd = np.full(size, moment.sum() / weight), max(sd, prior.noise_sd)
-    found = posterior_of(gram, moment, mean=mean, sd=sd, noise_sd=prior.noise_sd)
-    return Normal(*found, agent.options.reward_range)
+    moments = posterior_of(gram, moment, mean=mean, sd=sd, noise_sd=prior.noise_sd)
+    return Normal(*moments, agent.options.reward_range)
 
 
 def _stretches(journal: Journal, start: int, end: int) -> tuple[float, float, int, str]:
     """(since, width, count, name) of the stretches of time between the first and the last decision."""
-    first = next((made.time for made in journal.decisions(after_seq=start - 1, before_seq=end, limit=1)), 0.0)
-    last = next((made.time for made in latest(journal, limit=1, before=end)), first)
+    first = next((each.time for each in journal.decisions(after_seq=start - 1, before_seq=end, limit=1)), 0.0)
+    last = next((each.time for each in latest(journal, limit=1, before=end)), first)
     return stretches(first, max(first, last))
+
+
+def _few(journal: Journal, end: int) -> int:
+    """How many of the latest decisions a first table is of, by the number of actions of the last one."""
+    most, shares = FEW
+    return max(1, min([most, *(shares // each.policy.size for each in latest(journal, limit=1, before=end))]))
 
 
 class _Seen:
@@ -338,32 +382,34 @@ class _Seen:
         self._since, self._width = since, width  # of stretches of time
 
     def read(self, decisions: Iterator[StoredDecision]) -> Iterator[Logged]:
-        for made in decisions:
-            self.last = made.time
+        for decision in decisions:
+            self.last = decision.time
             if self.first is None:
                 self.first = self.last
-            withdrawn = made.status == "withdrawn"
+            withdrawn = decision.status == "withdrawn"
             if withdrawn:
                 self.withdrawn += 1
-            elif made.mode != "live":
+            elif decision.mode != "live":
                 self.baseline += 1
-            shares = np.frombuffer(made.packed_policy, "<f8")
+            shares = np.frombuffer(decision.packed_policy, "<f8")
             logged = Logged(
                 shares,
-                None if withdrawn else made.action,
-                _rows(made.packed, shares.size, self._dimension),
-                _labels(made.names_json),
-                _labels(made.groups_json),
-                made.drawn,
-                made.reward,
-                stretch=max(0, int((made.time - self._since) // self._width)),
-                baseline=made.mode != "live",
+                None if withdrawn else decision.action,
+                _rows(decision.packed, shares.size, self._dimension),
+                _labels(decision.names_json),
+                _labels(decision.groups_json),
+                decision.drawn,
+                decision.reward,
+                stretch=max(0, int((decision.time - self._since) // self._width)),
+                baseline=decision.mode != "live",
             )
-            if made.slots:
-                logged.slots = [slot.weight for slot in made.slots]
-                logged.action = [None if slot.status == "withdrawn" else slot.action for slot in made.slots]
-                logged.drawn = [slot.drawn for slot in made.slots]
-                logged.reward = [slot.reward for slot in made.slots]
+            if decision.slots:
+                logged.slots = [slot.weight for slot in decision.slots]
+                logged.action = [
+                    None if slot.status == "withdrawn" else slot.action for slot in decision.slots
+                ]
+                logged.drawn = [slot.drawn for slot in decision.slots]
+                logged.reward = [slot.reward for slot in decision.slots]
             yield logged
 
 
@@ -382,9 +428,19 @@ def _rows(contexts: bytes, arms: int, dimension: int) -> NDArray[Any]:
 
 
 def _half_range(agent: Agent) -> float:
-    """σ of rewards of any distribution: half of their range (Hoeffding's lemma), which is 1 if unknown."""
-    low, high = agent.options.reward_range or (0.0, 1.0)
+    """σ of rewards of any distribution: half of their range (Hoeffding's lemma)."""
+    low, high = _range_of(agent)
     return 0.5 * (high - low)
+
+
+def _range_of(agent: Agent) -> tuple[float, float]:
+    """The range of rewards, 0 to 1 if it is unknown.
+
+    Members of a federation without noise that states none have the limits of absurd rewards instead.
+    """
+    stated = agent.options.reward_range
+    absurd = RewardLimits(agent.options.prior or agent.prior, None).ends
+    return (0.0, 1.0) if stated is None or stated == absurd else stated
 
 
 class _Logged:

@@ -1,12 +1,13 @@
 """The fast path of a request: cheaper versions of what Starlette does for every request.
 
-`FastRouter` finds plain paths in a table, `header_of` reads one header without decoding the others, `body_of`
+`FastRouter` finds most paths in a table, `header_of` reads one header without decoding the others, `body_of`
 reads a body without a copy, `decode` compiles the checks of each type once, and `Json` makes its headers in a
 fifth of the time.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -21,12 +22,12 @@ from fedfairx.service.problems import ProblemError, about
 Decoded = TypeVar("Decoded")
 JSON = "application/json"
 DECODERS: dict[type, msgspec.json.Decoder[Any]] = {}  # by what they read: a decoder compiles its checks
-AGENTS = "/v1/agents/"
+PARAMETERS = {"agents": "agent", "decisions": "decision_id"}  # of paths, by the part before them
 CLOSE = {"connection": "close"}  # else the rest of the body would be read as the next request
 
 
 class FastRouter:
-    """Calls the endpoints of plain paths directly, for any agent, and Starlette's application for others.
+    """Calls endpoints directly, for any agent and decision, and Starlette's application for other paths.
 
     Each request has an id, which its response and its lines in the log have too.
     """
@@ -34,9 +35,11 @@ class FastRouter:
     def __init__(self, app: ASGIApp, endpoints: Mapping[str, ASGIApp]) -> None:
         self._app = app
         self._plain = {path: each for path, each in endpoints.items() if "{" not in path}
-        head = f"{AGENTS}{{agent}}/"
-        rests = {path.removeprefix(head): each for path, each in endpoints.items() if path.startswith(head)}
-        self._of_agents = {rest: each for rest, each in rests.items() if "{" not in rest}
+        self._by_parts = {  # None stands for a parameter
+            tuple(None if part.startswith("{") else part for part in path.split("/")): each
+            for path, each in endpoints.items()
+            if {*re.findall(r"{(\w+)}", path)} <= {*PARAMETERS.values()}
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -46,15 +49,10 @@ class FastRouter:
         REQUEST_ID.set(str(identity, "ascii"))
         if not scope.get("root_path"):
             path: str = scope["path"]
-            found = self._plain.get(path)
-            if found is None and path.startswith(AGENTS):
-                name, _, rest = path.removeprefix(AGENTS).partition("/")
-                found = self._of_agents.get(rest) if name else None
-                if found is not None:
-                    scope["path_params"] = {"agent": name}
-            if found is not None:
+            endpoint = self._plain.get(path) or self._with_parameters(path, scope)
+            if endpoint is not None:
                 scope["request_id"] = identity  # which an endpoint puts into its response itself
-                await found(scope, receive, send)
+                await endpoint(scope, receive, send)
                 return
 
         async def send_with_id(message: Message) -> None:
@@ -63,6 +61,21 @@ class FastRouter:
             await send(message)
 
         await self._app(scope, receive, send_with_id)
+
+    def _with_parameters(self, path: str, scope: Scope) -> ASGIApp | None:
+        """The endpoint of a path with the name of an agent or the id of a decision, which the scope gets."""
+        parts: list[str | None] = [*path.split("/")]
+        parameters = {}
+        for before, name in PARAMETERS.items():
+            if before in parts[:-1]:
+                at = parts.index(before) + 1
+                if parts[at]:
+                    parameters[name], parts[at] = parts[at], None
+                    endpoint = self._by_parts.get(tuple(parts))
+                    if endpoint is not None:
+                        scope["path_params"] = parameters
+                        return endpoint
+        return None
 
 
 def header_of(request: Request, name: bytes) -> str | None:

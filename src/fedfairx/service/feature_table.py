@@ -18,11 +18,11 @@ CONTEXTS = "contexts"  # the field of a request whose numbers were checked when 
 
 
 class FeatureTable:
-    """Converts requests into contexts; without a schema, they are `given` numbers, taken unchanged."""
+    """Converts requests into contexts; without a schema, they are `width` numbers, taken unchanged."""
 
     def __init__(self, schema: Schema | None, *, dimension: int, intercept: bool = False) -> None:
         self.names = () if schema is None else schema.names
-        self.given = len(self.names) or dimension - intercept  # how many a caller sends for an action
+        self.width = len(self.names) or dimension - intercept  # how many a caller sends for an action
         self._schema = schema
         self._intercept = intercept
 
@@ -44,18 +44,18 @@ class FeatureTable:
         if context is not None:
             raise InvalidInput("context must be left out: this service has no named features")
         lists = where == CONTEXTS or set(map(type, rows)) == {list}
-        if not lists or set(map(len, rows)) != {self.given}:
+        if not lists or set(map(len, rows)) != {self.width}:
             raise self._odd(rows, where, part)
         if where != CONTEXTS and set(map(type, chain.from_iterable(rows))) != {float}:
             raise self._odd(rows, where, part)
-        numbers = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * self.given)
-        made = self.of_numbers(numbers.reshape(len(rows), self.given))
-        assert made is not None
-        return Encoded(made, {}, {})
+        numbers = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * self.width)
+        contexts = self.of_numbers(numbers.reshape(len(rows), self.width))
+        assert contexts is not None
+        return Encoded(contexts, {}, {})
 
     def of_numbers(self, rows: Array) -> Array | None:
-        """The agent's contexts (…, K, d) of rows (…, K, `given`); None if features have names."""
-        if self._schema is not None or rows.shape[-1] != self.given:
+        """The agent's contexts (…, K, d) of rows (…, K, `width`); None if features have names."""
+        if self._schema is not None or rows.shape[-1] != self.width:
             return None
         return np.concatenate([rows, np.ones((*rows.shape[:-1], 1))], axis=-1) if self._intercept else rows
 
@@ -64,10 +64,10 @@ class FeatureTable:
         for index, row in enumerate(rows):
             at = place(where, index, *part)
             if isinstance(row, Mapping):
-                text = f"must be a list of {self.given} numbers: this service has no named features"
+                text = f"must be a list of {self.width} numbers: this service has no named features"
                 return InvalidInput(f"{at} {text}")
-            if len(row) != self.given:
-                return InvalidInput(f"{at} must be {self.given} numbers, got {len(row)} of them")
+            if len(row) != self.width:
+                return InvalidInput(f"{at} must be {self.width} numbers, got {len(row)} of them")
             for column, value in enumerate(row):
                 if type(value) is not float:
                     text = f"must be a number: this service has no named features, got {kind_of(value)}"

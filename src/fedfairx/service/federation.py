@@ -4,6 +4,10 @@ The roster has the schedule, and each reward counts as a round. A release is mad
 queue's group in which its round was reached, in the same transaction as those rewards. A thread
 (`Member.watch`) sends and receives, so that no decision waits for another organisation. With secure
 aggregation rounds have public times, and that thread makes the rows, too (`SecureMember`).
+
+Where processes share the agent, each releases in the group that reaches a round, and the one with the agent's
+lease exchanges; the others see what it took in the log. With secure aggregation that is the process with the
+vault, whether it is there or not, and the others have no membership.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 
 from fedfairx.agent.agent import Agent
-from fedfairx.errors import FedFairXError, StorageError, StorageUnavailable, require
+from fedfairx.errors import FedFairXError, InvalidInput, StorageError, StorageUnavailable, require
 from fedfairx.federation.aggregation.progress import Progress
 from fedfairx.federation.exchange.alive import AHEAD, SILENT
 from fedfairx.federation.exchange.member import Peer
@@ -22,12 +26,14 @@ from fedfairx.federation.roster.certificates import WARNED
 from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.federation.transport.protocol import alive_key, named_by
 from fedfairx.service.logs import AgentLog
+from fedfairx.storage.leases import Leases
 from fedfairx.util.formatting import duration
 
 PATIENCE = 60.0  # seconds after a round's time, from which the log says whom its total waits for
 EVERY = 1.0  # seconds between two exchanges if nothing happens
 UNKNOWN = "?"  # one name for all senders that are not in the roster, since they can use any name
 DAY = 86_400.0  # seconds
+VAULT_AWAY = "secure aggregation waits for the process with the vault (vault), which is away; decisions go on"
 REASONS = 10  # why the peers can't be reached, that the log tells of before it is in touch again
 REFUSED = {  # why messages are refused, in words, by the reason that counts them
     "absurd": "no records could add up to these statistics, or they are fewer than before: it has a fault, "
@@ -61,7 +67,7 @@ REFUSED = {  # why messages are refused, in words, by the reason that counts the
 class Membership:
     """An agent in its member folder; the service calls `begin` and `end`."""
 
-    def __init__(self, place: MemberFolder, agent: Agent) -> None:
+    def __init__(self, place: MemberFolder, agent: Agent, leases: Leases | None = None) -> None:
         terms = place.roster.terms
         require(
             terms.times.public,
@@ -71,6 +77,7 @@ class Membership:
         )
         self.place = place
         self.agent = agent
+        self._leases = leases
         self._logger = AgentLog(agent.name)
         self._stamp = place.stamp("roster", "key")
         self._certificates_stamp: tuple[int, ...] | None = None
@@ -83,7 +90,7 @@ class Membership:
         slots = len(terms.bounds.slots)  # each decision of a round has as many rewards
         self._rounds: list[int] = (slots * terms.times.rounds(terms.plan)).tolist()
         self._epoch, self._opened = 0, (0, 0)  # what the log has told of: the epoch, and the last total
-        self._said: set[str] = set()
+        self._logged_texts: set[str] = set()
         self._cut_off: set[str] = set()  # why, as far as the log has told since it was last in touch
         self._silent: set[str] = set()
         self._judged: dict[
@@ -101,7 +108,11 @@ class Membership:
         self._warn_of_certificates()
         self._brought = self.member.clock()
         if not self.place.carried:
-            self._stop = self.member.watch(every=EVERY, after=self._after_exchange)
+            self._stop = self.member.watch(every=EVERY, after=self._after_exchange, is_ours=self.is_ours)
+
+    def is_ours(self) -> bool:
+        """Whether the exchange is this process's duty: always with the vault of secure aggregation."""
+        return self._leases is None or self.secure is not None or self._leases.has(self.agent.name)
 
     def _after_exchange(self) -> None:
         self.look_at_roster()
@@ -130,7 +141,7 @@ class Membership:
     def _log(self) -> None:
         """Log what has changed: the connection, and each peer that is silent, differs or is refused, once."""
         why = self.member.halted or self.away
-        if why is None and self._cut_off:
+        if why is None and self._cut_off and self.is_ours():
             self._cut_off.clear()
             self._logger.info("in touch with the federation again")
         key = "engine" if self.place.carried else str(why)  # the text about an engine counts the minutes
@@ -179,9 +190,9 @@ class Membership:
     def _say_who_differs(self) -> None:
         """Compare peers with our rewards when one of them has sent a release."""
         own = self.agent.name
-        held = {name: release.number for name, release in self.agent.held.items() if name != own}
-        if held != self._judged:
-            self._judged = held
+        numbers = {name: release.number for name, release in self.agent.held.items() if name != own}
+        if numbers != self._judged:
+            self._judged = numbers
             for each in self.agent.partners.values():
                 if each.differs:
                     self._say_once(f"the statistics of {each.name} differ from ours: it {each.reason}")
@@ -208,16 +219,18 @@ class Membership:
         self._brought, self._gap = now, now - self._brought
         self.look_at_roster()
         members, past = self.place.roster.members, dict(self.member.refusals)
-        known = {name: message for name, message in envelopes.items() if (named_by(name) or name) in members}
-        strangers = sum(not self.member.left(name) for name in envelopes.keys() - known.keys())
+        from_members = {
+            name: message for name, message in envelopes.items() if (named_by(name) or name) in members
+        }
+        strangers = sum(not self.member.left(name) for name in envelopes.keys() - from_members.keys())
         if strangers:
             self.member.refusals[UNKNOWN, "unknown"] += strangers
             self.member.rejected[UNKNOWN] = "unknown"
-        taken = self.member.take(known)
+        names = self.member.take(from_members)
         counted = list(self.member.refusals.items())
         refused = {name: reason for (name, reason), times in counted if times > past.get((name, reason), 0)}
         self._log()
-        return taken, refused
+        return names, refused
 
     # --- releasing -----------------------------------------------------------------------------------
 
@@ -273,8 +286,8 @@ class Membership:
         return self._rounds[at] if at < len(self._rounds) and self.over is None else None
 
     def _say_once(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._logged_texts:
+            self._logged_texts.add(text)
             self._logger.warning("%s", text)
 
     # --- state for pages and metrics -------------------------------------------------------------------
@@ -308,8 +321,8 @@ class Membership:
     @property
     def peers(self) -> dict[str, Peer]:
         """All peers in the roster, including those that sent nothing yet."""
-        known, own = self.member.peers, self.agent.name
-        return {name: known.get(name, Peer()) for name in sorted(self.place.roster.members) if name != own}
+        peers, own = self.member.peers, self.agent.name
+        return {name: peers.get(name, Peer()) for name in sorted(self.place.roster.members) if name != own}
 
     @property
     def ages(self) -> dict[str, float]:
@@ -347,15 +360,29 @@ class Membership:
     @property
     def refusals(self) -> dict[tuple[str, str], int]:
         """Numbers of refused messages by sender and reason; unknown senders are counted together."""
-        found: dict[tuple[str, str], int] = {}
+        counts: dict[tuple[str, str], int] = {}
         for (name, reason), times in list(self.member.refusals.items()):
             key = self._sender(name), reason
             if times:
-                found[key] = found.get(key, 0) + times
-        return found
+                counts[key] = counts.get(key, 0) + times
+        return counts
 
     def _sender(self, name: str) -> str:
         return name if name in self.place.roster.members else UNKNOWN
+
+
+def vault_duty(agent: str) -> str:
+    """The duty of the process with the vault of secure aggregation."""
+    return f"{agent}: vault"
+
+
+def refuse_engine(place: MemberFolder, *, shared: bool) -> None:
+    """Refuse an engine where processes share the agent: it comes to one of them, and the others wait."""
+    if shared and place.carried:
+        raise InvalidInput(
+            f"federation must have transport nats for a replica, got engine in {place.folder}: an engine "
+            "carries the messages of one process"
+        )
 
 
 def expiry_text(file: str, left: float) -> str:

@@ -45,7 +45,7 @@ class AgentLog(logging.LoggerAdapter[logging.Logger]):
         return super().process(self._head + msg, kwargs)
 
 
-class Lines(logging.Formatter):
+class LineFormatter(logging.Formatter):
     """Each record as one line: of text, or a JSON object."""
 
     def __init__(self, *, as_json: bool) -> None:
@@ -57,20 +57,20 @@ class Lines(logging.Formatter):
         if not self._json:
             text = super().format(record)
             return f"{text} [{request}]" if request else text
-        found: dict[str, object] = {
+        entry: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
         if request:
-            found["request_id"] = request
-        found |= {name: vars(record)[name] for name in _FIELDS if name in vars(record)}
+            entry["request_id"] = request
+        entry |= {name: vars(record)[name] for name in _FIELDS if name in vars(record)}
         if getattr(record, "otelTraceID", "0") != "0":  # which OpenTelemetry adds
-            found |= {"trace_id": vars(record)["otelTraceID"], "span_id": vars(record)["otelSpanID"]}
+            entry |= {"trace_id": vars(record)["otelTraceID"], "span_id": vars(record)["otelSpanID"]}
         if record.exc_info:
-            found["exception"] = self.formatException(record.exc_info)
-        return json.dumps(found)
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry)
 
 
 class Limited(logging.Filter):
@@ -104,7 +104,7 @@ def start_logging(settings: Settings) -> None:
     """Log to stderr, warnings too; of an application that has configured logging, change only the format."""
     as_json = settings.log_format == "json"
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Lines(as_json=as_json))
+    handler.setFormatter(LineFormatter(as_json=as_json))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
     for each in logging.getLogger().handlers:
         if as_json and type(each) is logging.StreamHandler:  # OpenTelemetry's, with ids of traces

@@ -1,11 +1,18 @@
-"""Metrics in the Prometheus text format: counts of the service, and the state of its agents."""
+"""Metrics in the Prometheus text format: counts of the service, and the state of its agents.
+
+Where several processes serve one database, each counts what it has done itself, and all of them show the
+state of the database: counts are added up over processes, and of the rest the largest is taken.
+"""
 
 from __future__ import annotations
 
+import os
+import socket
 import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import version
 from typing import NamedTuple
 
 from fedfairx.agent.agent import Agent
@@ -23,7 +30,7 @@ Labels = Mapping[str, object]
 REQUEST_SECONDS = "request_seconds"
 
 
-class Described(NamedTuple):
+class MetricKind(NamedTuple):
     """What a metric is, and the labels of its numbers."""
 
     help: str
@@ -33,58 +40,67 @@ class Described(NamedTuple):
 _AGENT = ("agent",)
 _PEER = ("agent", "peer")
 #: Every metric, by its name after `fedfairx_`.
-METRICS: dict[str, Described] = {
-    "requests_total": Described("Answered requests.", ("operation", "status")),
-    REQUEST_SECONDS: Described("Time from a request's head to its answer.", ("operation", "le")),
-    "start_time_seconds": Described("When this process was started, since 1970."),
-    "problems_total": Described("Requests answered with a problem, by its type.", ("kind",)),
-    "storage_failures_total": Described("Groups that could not be written."),
-    "commits_total": Described("Groups of requests written."),
-    "commit_steps_total": Described("Requests in those groups."),
-    "ready": Described("Whether the storage takes a write, as /readyz."),
-    "agents_open": Described("Agents that are open."),
-    "waiting": Described("Requests that wait to be written."),
-    "database_bytes": Described("Size of the database."),
-    "disk_free_bytes": Described("Space left on the disk of the database; not for PostgreSQL."),
-    "clock_went_back_total": Described("Steps while the clock was behind."),
-    "decisions_total": Described("Decisions, by what chose the action.", ("agent", "mode")),
-    "rewards_total": Described("Rewards taken.", _AGENT),
-    "withdrawn_total": Described("Decisions that were never shown.", _AGENT),
-    "features_clipped_total": Described("Numbers outside their range.", _AGENT),
-    "features_unknown_total": Described("Values that are no level of a category.", _AGENT),
-    "pending": Described("Decisions whose reward has not come.", _AGENT),
-    "oldest_pending_seconds": Described("How long the oldest pending decision has waited.", _AGENT),
-    "mean_reward": Described("Mean of all rewards, by whole batches.", _AGENT),
-    "lift": Described("Reward of live decisions minus that of controls.", _AGENT),
-    "lift_low": Described("Lower end of the lift's interval, at all times.", _AGENT),
-    "lift_high": Described("Upper end of the lift's interval, at all times.", _AGENT),
-    "rewards_missing": Described(
+METRICS: dict[str, MetricKind] = {
+    "process_info": MetricKind("This process; always 1.", ("process", "host", "version", "replica")),
+    "requests_total": MetricKind("Answered requests.", ("operation", "status")),
+    REQUEST_SECONDS: MetricKind("Time from a request's head to its answer.", ("operation", "le")),
+    "start_time_seconds": MetricKind("When this process was started, since 1970."),
+    "problems_total": MetricKind("Requests answered with a problem, by its type.", ("kind",)),
+    "storage_failures_total": MetricKind("Groups that could not be written."),
+    "commits_total": MetricKind("Groups of requests written."),
+    "commit_steps_total": MetricKind("Requests in those groups."),
+    "ready": MetricKind("Whether the storage takes a write, as /readyz."),
+    "agents_open": MetricKind("Agents that are open."),
+    "waiting": MetricKind("Requests that wait to be written."),
+    "database_bytes": MetricKind("Size of the database."),
+    "disk_free_bytes": MetricKind("Space left on the disk of the database; not for PostgreSQL."),
+    "lock_wait_seconds_total": MetricKind("Time that a replica has waited for the write lock."),
+    "lock_held_seconds_total": MetricKind("Time for which a replica has had the write lock."),
+    "clock_went_back_total": MetricKind("Steps while the clock was behind."),
+    "decisions_total": MetricKind("Decisions, by what chose the action.", ("agent", "mode")),
+    "rewards_total": MetricKind("Rewards taken.", _AGENT),
+    "withdrawn_total": MetricKind("Decisions that were never shown.", _AGENT),
+    "features_clipped_total": MetricKind("Numbers outside their range.", _AGENT),
+    "features_unknown_total": MetricKind("Values that are no level of a category.", _AGENT),
+    "pending": MetricKind("Decisions whose reward has not come.", _AGENT),
+    "oldest_pending_seconds": MetricKind("How long the oldest pending decision has waited.", _AGENT),
+    "mean_reward": MetricKind("Mean of all rewards, by whole batches.", _AGENT),
+    "lift": MetricKind("Reward of live decisions minus that of controls.", _AGENT),
+    "lift_low": MetricKind("Lower end of the lift's interval, at all times.", _AGENT),
+    "lift_high": MetricKind("Upper end of the lift's interval, at all times.", _AGENT),
+    "rewards_missing": MetricKind(
         "Decisions without a reward, of actions and groups with more of them than others.",
         ("agent", "kind", "name"),
     ),
-    "observed": Described("Rewards that the model has learnt from.", _AGENT),
-    "records_clipped": Described("Records that the privacy bounds moved.", _AGENT),
-    "releases": Described("Releases made.", _AGENT),
-    "budget_releases": Described("Releases that the budget allows.", _AGENT),
-    "budget_spent": Described("Releases spent of the budget.", _AGENT),
-    "change_evidence": Described("Odds against merit that never changes.", _AGENT),
-    "change_alarm": Described("Whether these odds have reached 100.", _AGENT),
-    "federation_reached": Described("Whether the transport was reached last time.", _AGENT),
-    "federation_waiting": Described("Whether a release is still to be sent.", _AGENT),
-    "federation_halted": Described("Whether sending is halted.", _AGENT),
-    "federation_over": Described("Whether all is released.", _AGENT),
-    "federation_epoch": Described("Secure aggregation: epoch that this member is in.", _AGENT),
-    "federation_round": Described("Secure aggregation: last round whose time has come.", _AGENT),
-    "federation_round_opened": Described("Secure aggregation: last round whose total is known.", _AGENT),
-    "federation_waits_for": Described("Secure aggregation: whom the next total waits for.", (*_PEER, "what")),
-    "federation_next_round_seconds": Described("Secure aggregation: time until the next round.", _AGENT),
-    "peer_release": Described("Number of the latest release held.", _PEER),
-    "peer_records": Described("Records in the latest release held.", _PEER),
-    "peer_silent_seconds": Described("Time since the peer's last sign of life, or this start.", _PEER),
-    "peer_weight": Described("Share of the peer's records that counts; for admins.", _PEER),
-    "refused_total": Described("Refused messages.", (*_PEER, "reason")),
-    "certificate_expires_seconds": Described("Time until a certificate expires.", ("agent", "file")),
+    "observed": MetricKind("Rewards that the model has learnt from.", _AGENT),
+    "records_clipped": MetricKind("Records that the privacy bounds moved.", _AGENT),
+    "releases": MetricKind("Releases made.", _AGENT),
+    "budget_releases": MetricKind("Releases that the budget allows.", _AGENT),
+    "budget_spent": MetricKind("Releases spent of the budget.", _AGENT),
+    "change_evidence": MetricKind("Odds against merit that never changes.", _AGENT),
+    "change_alarm": MetricKind("Whether these odds have reached 100.", _AGENT),
+    "federation_reached": MetricKind("Whether the transport was reached last time.", _AGENT),
+    "federation_waiting": MetricKind("Whether a release is still to be sent.", _AGENT),
+    "federation_halted": MetricKind("Whether sending is halted.", _AGENT),
+    "federation_over": MetricKind("Whether all is released.", _AGENT),
+    "federation_epoch": MetricKind("Secure aggregation: epoch that this member is in.", _AGENT),
+    "federation_round": MetricKind("Secure aggregation: last round whose time has come.", _AGENT),
+    "federation_round_opened": MetricKind("Secure aggregation: last round whose total is known.", _AGENT),
+    "federation_waits_for": MetricKind(
+        "Secure aggregation: whom the next total waits for.", (*_PEER, "what")
+    ),
+    "federation_next_round_seconds": MetricKind("Secure aggregation: time until the next round.", _AGENT),
+    "peer_release": MetricKind("Number of the latest release held.", _PEER),
+    "peer_records": MetricKind("Records in the latest release held.", _PEER),
+    "peer_silent_seconds": MetricKind("Time since the peer's last sign of life, or this start.", _PEER),
+    "peer_weight": MetricKind("Share of the peer's records that counts; for admins.", _PEER),
+    "refused_total": MetricKind("Refused messages.", (*_PEER, "reason")),
+    "certificate_expires_seconds": MetricKind("Time until a certificate expires.", ("agent", "file")),
 }
+
+
+#: Gauges that each process has for itself; all other gauges say the same in all processes of a database.
+OF_PROCESS = frozenset({"process_info", "start_time_seconds", "ready", "agents_open"})
 
 
 class Metric(NamedTuple):
@@ -121,11 +137,11 @@ class Metrics:
 
     def answered(self) -> list[schemas.OperationSeen]:
         """All operations that were requested, the most frequent first."""
-        found = []
+        operations = []
         for operation, recent in self._recent.items():
             statuses = {status: n for (name, status), n in self._requests.items() if name == operation}
             seconds = sorted(recent)
-            found.append(
+            operations.append(
                 schemas.OperationSeen(
                     operation,
                     sum(statuses.values()),
@@ -135,7 +151,7 @@ class Metrics:
                     seconds[-(-95 * len(seconds) // 100) - 1],
                 )
             )
-        return sorted(found, key=lambda each: (-each.requests, each.operation))
+        return sorted(operations, key=lambda each: (-each.requests, each.operation))
 
     def lines(self) -> Iterator[str]:
         """All metrics, line by line."""
@@ -190,6 +206,13 @@ def kind(name: str) -> str:
     return "histogram" if name == REQUEST_SECONDS else "counter" if name.endswith("_total") else "gauge"
 
 
+def over_processes(name: str) -> str:
+    """What to take of a metric over the processes of one database; nothing if each has its own."""
+    if name in OF_PROCESS:
+        return ""
+    return "sum" if kind(name) != "gauge" or name == "waiting" else "max"
+
+
 def head(name: str) -> Iterator[str]:
     """The lines above the numbers of a metric."""
     yield f"# HELP fedfairx_{name} {METRICS[name].help}"
@@ -209,14 +232,20 @@ def _escaped(value: object) -> str:
     return str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def labelled(found: Iterable[tuple[str, Iterable[Metric]]]) -> list[Metric]:
+def labelled(of_agents: Iterable[tuple[str, Iterable[Metric]]]) -> list[Metric]:
     """The metrics of several agents, by name: each once, with the agent's name at every number."""
     merged: dict[str, Metric] = {}
-    for agent, metrics in found:
+    for agent, metrics in of_agents:
         for name, samples in metrics:
             of_all = merged.setdefault(name, Metric(name, [])).samples
             of_all += [({"agent": agent, **labels}, number) for labels, number in samples]
     return list(merged.values())
+
+
+def process_info(*, replica: bool) -> Iterator[Metric]:
+    """Who this is, for queries that join it to other metrics."""
+    who = {"process": os.getpid(), "host": socket.gethostname(), "version": version("fedfairx")}
+    yield from metric("process_info", [({**who, "replica": "yes" if replica else "no"}, 1)])
 
 
 def storage_metrics(log: Log, *, waiting: int) -> Iterator[Metric]:
@@ -226,13 +255,15 @@ def storage_metrics(log: Log, *, waiting: int) -> Iterator[Metric]:
     yield from metric("database_bytes", size)
     if free is not None:  # a PostgreSQL server's disk is its own matter
         yield from metric("disk_free_bytes", free)
+    yield from metric("lock_wait_seconds_total", log.database.waited)
+    yield from metric("lock_held_seconds_total", log.database.held)
     yield from metric("clock_went_back_total", log.clock_went_back)
 
 
 def agent_metrics(
-    agent: Agent, told: schemas.Privacy, change: Change, earned: Earnings, missing: Iterable[Missing]
+    agent: Agent, privacy: schemas.Privacy, change: Change, earned: Earnings, missing: Iterable[Missing]
 ) -> Iterator[Metric]:
-    """The state of the agent; `told` is what the caller may see of its privacy."""
+    """The state of the agent; `privacy` is what the caller may see of it."""
     yield from metric("pending", agent.pending)
     oldest = agent.oldest_pending
     age = 0.0 if oldest is None else max(0.0, time.time() - oldest)
@@ -246,10 +277,10 @@ def agent_metrics(
     lacking = [({"kind": one.kind, "name": one.name}, one.shown - one.came) for one in missing]
     yield from metric("rewards_missing", lacking)
     yield from metric("observed", agent.observed)
-    yield from metric("records_clipped", told.clipped)
+    yield from metric("records_clipped", privacy.clipped)
     yield from metric("releases", agent.released)
-    yield from metric("budget_releases", told.releases or 0)
-    yield from metric("budget_spent", told.spent)
+    yield from metric("budget_releases", privacy.releases or 0)
+    yield from metric("budget_spent", privacy.spent)
     yield from metric("change_evidence", change.evidence)
     yield from metric("change_alarm", int(change.alarm))
 
@@ -257,8 +288,9 @@ def agent_metrics(
 def federation_metrics(membership: Membership, *, exact: bool) -> Iterator[Metric]:
     """The state of the exchange with peers."""
     member, peers = membership.member, membership.peers.items()
-    yield from metric("federation_reached", int(membership.away is None))
-    yield from metric("federation_waiting", int(member.waiting))
+    if membership.is_ours():  # else another process knows
+        yield from metric("federation_reached", int(membership.away is None))
+        yield from metric("federation_waiting", int(member.waiting))
     yield from metric("federation_halted", int(member.halted is not None))
     yield from metric("federation_over", int(membership.over is not None))
     if membership.secure is not None:
@@ -274,7 +306,7 @@ def federation_metrics(membership: Membership, *, exact: bool) -> Iterator[Metri
     numbers, records = (
         [({"peer": name}, getattr(peer, field)) for name, peer in peers] for field in ("release", "records")
     )
-    ages = [({"peer": name}, age) for name, age in membership.ages.items()]
+    ages = [({"peer": name}, age) for name, age in membership.ages.items() if membership.is_ours()]
     now = member.clock()
     left = [({"file": file}, end - now) for file, end in membership.expiries.items()]
     yield from metric("peer_release", numbers)

@@ -33,8 +33,8 @@ def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
     ]
     kinds = {kind for operation in listed for kind in (operation.takes, operation.gives) if kind is not None}
     ordered = sorted(kinds | {schemas.Problem}, key=lambda kind: kind.__name__)
-    found, components = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")
-    references = dict(zip(ordered, found, strict=True))
+    links, components = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")
+    references = dict(zip(ordered, links, strict=True))
     types = vars(schemas) | {kind.__name__: kind for kind in ordered}
     for name, component in components.items():
         _describe(component, types[name])
@@ -64,35 +64,35 @@ def _describe(component: dict[str, Any], kind: type) -> None:
     A type of the library is written whole, also where a field has a default, and is described for Python.
     """
     component["description"] = re.split(r"\n+(?=[a-z_, ]+: |>>> )", component["description"])[0]
-    fields, said = component["properties"], explained(kind)
-    for name in said.keys() & fields.keys():
-        fields[name]["description"] = f"{said[name]}."
+    fields, texts = component["properties"], explained(kind)
+    for name in texts.keys() & fields.keys():
+        fields[name]["description"] = f"{texts[name]}."
     if is_dataclass(kind):
         component["required"] = list(fields)
         for name, field in fields.items():
             field.pop("default", None)
-            if name in said:
+            if name in texts:
                 text = re.sub(r"\bNone\b", "null", field["description"])
                 field["description"] = text[0].upper() + text[1:]
 
 
 def _operation(operation: Operation, references: dict[type, dict[str, Any]]) -> dict[str, Any]:
-    made: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
         "responses": _responses(operation, references),
     }
     if operation.parameters:
-        made["parameters"] = [_parameter(parameter) for parameter in operation.parameters]
+        entry["parameters"] = [_parameter(parameter) for parameter in operation.parameters]
     if operation.takes is not None:
-        made["requestBody"] = {
+        entry["requestBody"] = {
             "required": True,
             "content": {"application/json": {"schema": references[operation.takes]}},
         }
     if operation.role is not None:
-        made["security"] = [{"key": []}, {}]  # no key is needed on the same machine while there is none
-        made["description"] = f"For the role {operation.role}."
-    return made
+        entry["security"] = [{"key": []}, {}]  # no key is needed on the same machine while there is none
+        entry["description"] = f"For the role {operation.role}."
+    return entry
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:
@@ -123,8 +123,8 @@ def _responses(operation: Operation, references: dict[type, dict[str, Any]]) -> 
     content = {MEDIA_TYPE: {"schema": references[schemas.Problem]}}
     for kind in dict.fromkeys(kinds):
         status, title, _ = KINDS[kind]
-        known = responses.setdefault(str(status), {"description": "", "content": content})
-        known["description"] = f"{known['description']} {title}.".strip()
+        response = responses.setdefault(str(status), {"description": "", "content": content})
+        response["description"] = f"{response['description']} {title}.".strip()
     for response in responses.values():
         response["headers"] = {"X-Request-Id": {"$ref": "#/components/headers/RequestId"}}
     return responses

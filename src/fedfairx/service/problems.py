@@ -20,6 +20,7 @@ from fedfairx.errors import (
     AlreadyObserved,
     InvalidInput,
     MissingLibrary,
+    OutcomeUnknown,
     PrivacyError,
     ReplacementRefused,
     StorageError,
@@ -123,6 +124,12 @@ def problem_of(error: Exception) -> ProblemError:
 def _unforeseen(error: Exception) -> ProblemError:
     if isinstance(error, StorageError):  # its text names a place and a cause
         LOG.warning("the storage is unavailable: %s", error)
+        if isinstance(error, OutcomeUnknown):
+            return ProblemError(
+                "unavailable",
+                "Whether it was stored is not known: the connection to the database was lost. Repeat it with "
+                "the same Idempotency-Key.",
+            )
         return ProblemError("unavailable", "It could not be written; nothing was changed.")
     frames = traceback.extract_tb(error.__traceback__)
     where = " < ".join(
@@ -140,10 +147,10 @@ def about(error: msgspec.ValidationError, body: bytes = b"", where: str = "") ->
     """
     whole = str(error)
     unknown = "contains unknown field" in whole
-    found = (_UNKNOWN if unknown else _AT).fullmatch(whole)
-    if found is None:
+    parts = (_UNKNOWN if unknown else _AT).fullmatch(whole)
+    if parts is None:
         return "The body must have no unknown field, got one whose name is not shown."
-    text, path = found[1], where + (found[2] or "")
+    text, path = parts[1], where + (parts[2] or "")
     if unknown:
         return f"{place(*filter(None, (path, text)))} must be left out: it is an unknown field."
     if path.endswith(_NAMELESS):

@@ -125,8 +125,8 @@ def coarse_estimates(means: Array, sds: Array) -> tuple[Array, Array]:
 
     Further digits would say nothing of θ, and much of single rewards.
     """
-    step = 10.0 ** np.floor(np.log10(np.maximum(sds, 1e-300) / 2.0))
-    return np.round(means / step) * step, np.round(sds / step) * step
+    unit = 10.0 ** np.floor(np.log10(np.maximum(sds, 1e-300) / 2.0))
+    return np.round(means / unit) * unit, np.round(sds / unit) * unit
 
 
 def _power_of_ten(p_value: float) -> float:

@@ -10,25 +10,28 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, defstruct
 
+from fedfairx.core.slates import MOST
 from fedfairx.evaluation.lift import Lift
 from fedfairx.fairness.change_test import Change
 from fedfairx.fairness.draw_test import Draws
 from fedfairx.federation.exchange.member import Peer
 from fedfairx.privacy.guarantee import Against
 from fedfairx.service.settings import OF_AGENT, table
+from fedfairx.util.config import NAME, NUMBER, SHARE, ends
 
-Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Name = Annotated[str, Meta(**ends(str, NAME))]
 #: Without NUL, which PostgreSQL can't store.
-Person = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\u0000]*$")]
-Number = Annotated[float, Meta(ge=-1e100, le=1e100)]
+Person = Annotated[str, Meta(**ends(str, NAME), pattern=r"^[^\u0000]*$")]
+Number = Annotated[float, Meta(**ends(float, NUMBER))]
 Position = Annotated[int, Meta(ge=0, le=2**31)]
-Share = Annotated[float, Meta(ge=0, le=1)]
+Share = Annotated[float, Meta(**ends(float, SHARE))]
 Exposure = Annotated[float, Meta(ge=0)]
-Slots = Annotated[int, Meta(ge=1, le=100_000)] | Annotated[list[Share], Meta(min_length=1)]
+Slots = Annotated[int, Meta(ge=1, le=MOST)] | Annotated[list[Share], Meta(min_length=1)]
 
-
+#: Seconds since 1970, until the year 2100.
+Time = Annotated[float, Meta(ge=0, le=4_102_444_800)]
 #: A feature's number, boolean, or level of a category; null where the level is missing.
-Value = Number | bool | Annotated[str, Meta(max_length=200)] | None
+Value = Number | bool | Annotated[str, Meta(max_length=NAME.max_length)] | None
 #: Features by name.
 Values = dict[str, Value]
 
@@ -53,7 +56,7 @@ class Action(Body):
 
 Actions = Annotated[list[Action | Name], Meta(min_length=1)]
 Rows = Annotated[list[Annotated[list[Number], Meta(min_length=1)]], Meta(min_length=1)]
-_NUMBER = {"type": "number", "minimum": -1e100, "maximum": 1e100}
+_NUMBER = {"type": "number", "minimum": NUMBER.ge, "maximum": NUMBER.le}
 _ROW = {"type": "array", "items": _NUMBER, "minItems": 1}
 _ROWS = [{"type": "array", "items": _ROW, "minItems": 1}, {"type": "null"}]
 #: `Rows` or null, to be read later: those of many decisions in one call, without an object for each number.
@@ -506,6 +509,7 @@ class Sync(Struct):
     peers: The other members, by name.
     certificates: When each certificate of this member expires, in seconds since 1970, by its file.
     aggregation: The rounds, with secure aggregation; null without.
+    process: Of replicas, the process that exchanges; empty while none does, null if there is only one.
     """
 
     name: str
@@ -521,6 +525,7 @@ class Sync(Struct):
     peers: dict[str, Peer]
     certificates: dict[str, float]
     aggregation: Aggregated | None = None
+    process: str | None = None
 
 
 class ReleaseSealed(Struct):
@@ -753,6 +758,8 @@ class Status(Struct):
     database_bytes: Size of the database; null while it can't be reached.
     disk_free_bytes: Space left beside the database; null for PostgreSQL.
     operations: The most frequent first.
+    process: This process, of replicas; null if there is only one.
+    duties: Of replicas, the process that exchanges, expires decisions and drops contexts, by agent.
     """
 
     version: str
@@ -761,15 +768,17 @@ class Status(Struct):
     database_bytes: int | None
     disk_free_bytes: int | None
     operations: list[OperationSeen]
+    process: str | None = None
+    duties: dict[str, str] = {}
 
 
-class RollbackRequest(Struct, forbid_unknown_fields=True):
+class RollbackRequest(Body):
     """A rollback.
 
     to: The time to return to, in seconds since 1970.
     """
 
-    to: Annotated[float, Meta(ge=0, le=4_102_444_800)]
+    to: Time
 
 
 class Health(Struct):

@@ -20,6 +20,7 @@ from fedfairx.service import schemas
 from fedfairx.service.earnings import Earnings
 from fedfairx.service.published import batch_of, coarse_estimates
 from fedfairx.service.write_queue import WriteQueue
+from fedfairx.storage.leases import Leases
 from fedfairx.storage.records import StoredDecision
 
 if TYPE_CHECKING:
@@ -155,15 +156,18 @@ def version() -> str:
     return metadata.version("fedfairx")
 
 
-def status(queue: WriteQueue) -> schemas.Status:
-    """How the process runs, whose write queue this is."""
+def status(queue: WriteQueue, leases: Leases | None) -> schemas.Status:
+    """How the process runs, whose write queue and leases these are."""
     metrics = queue.metrics
     size: int | None
     try:
         size, free = queue.log.database.space()
     except StorageError:
         size = free = None
-    return schemas.Status(version(), metrics.started, queue.waiting, size, free, metrics.answered())
+    here = version(), metrics.started, queue.waiting, size, free, metrics.answered()
+    if leases is None:
+        return schemas.Status(*here)
+    return schemas.Status(*here, process=leases.process, duties=leases.holders)
 
 
 def _schema(agent: Agent, schema: Schema, *, exact: bool) -> schemas.SchemaSeen:
@@ -207,15 +211,29 @@ def privacy(agent: Agent, *, exact: bool) -> schemas.Privacy:
 def sync(served: ServedAgent, *, exact: bool) -> schemas.Sync:
     """The exchange with peers; how far they are believed, which depends on our rewards, if `exact`."""
     agent, membership = served.agent, served.membership
-    held = peers_of(agent, {}, {}, {}) if membership is None else membership.peers
+    peers = peers_of(agent, {}, {}, {}) if membership is None else membership.peers
     silent = {} if membership is None else membership.silent
-    peers = {name: replace(peer, silent=name in silent) for name, peer in held.items()}
+    peers = {name: replace(peer, silent=name in silent) for name, peer in peers.items()}
     for name, partner in agent.partners.items() if exact else ():
         if name in peers:
             peers[name] = replace(peers[name], weight=partner.weight, reason=partner.reason)
     if membership is None:
-        made = agent.released
-        return schemas.Sync(agent.name, None, None, made, None, None, False, None, None, {}, peers, {})
+        releases, roster = agent.released, None if served.place is None else served.place.roster
+        return schemas.Sync(
+            agent.name,
+            None if roster is None else roster.federation,
+            None if roster is None else roster.version,
+            releases,
+            None if roster is None else roster.terms.releases,
+            None,
+            False,
+            served.waits,
+            None,
+            {},
+            peers,
+            {},
+            process=served.exchanging,
+        )
     refusals: dict[str, dict[str, int]] = {}
     for (name, reason), times in sorted(membership.refusals.items()):
         refusals.setdefault(name, {})[reason] = times
@@ -226,13 +244,14 @@ def sync(served: ServedAgent, *, exact: bool) -> schemas.Sync:
         released=agent.released,
         releases=membership.releases,
         next_round=membership.next_round,
-        waiting=membership.member.waiting,
+        waiting=membership.member.waiting and membership.is_ours(),
         trouble=membership.trouble,
         over=membership.over,
         refusals=refusals,
         peers=peers,
         certificates=membership.expiries,
         aggregation=aggregated(membership, exact=exact),
+        process=served.exchanging,
     )
 
 

@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar, cast
 
@@ -14,15 +15,16 @@ import msgspec
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.persistence import CHUNK
 from fedfairx.core.slates import as_weights
-from fedfairx.errors import AlreadyObserved, InvalidInput, KeyTaken, UnknownDecision
+from fedfairx.errors import AlreadyObserved, InvalidInput, KeyTaken, StorageError, UnknownDecision
 from fedfairx.features import Encoded
+from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.service import decisions, schemas
 from fedfairx.service.counters import DecisionCounters
 from fedfairx.service.decisions import AmongAll, DecisionInput, PlainDecisions
 from fedfairx.service.exposure_cache import ExposureCache
 from fedfairx.service.fast_path import decode
 from fedfairx.service.feature_table import FeatureTable
-from fedfairx.service.federation import Membership
+from fedfairx.service.federation import VAULT_AWAY, Membership, vault_duty
 from fedfairx.service.logs import AgentLog
 from fedfairx.service.metrics import AgentMetrics
 from fedfairx.service.problems import ProblemError
@@ -30,6 +32,7 @@ from fedfairx.service.settings import OF_RUNNING, Settings
 from fedfairx.service.write_queue import Task, WriteQueue
 from fedfairx.storage.erasure import Deletion, Rollback
 from fedfairx.storage.journal import Journal
+from fedfairx.storage.leases import Leases
 from fedfairx.storage.records import StoredDecision
 from fedfairx.storage.transaction_log import Log
 
@@ -62,11 +65,15 @@ class ServedAgent:
         *,
         write_queue: WriteQueue,
         metrics: AgentMetrics,
+        leases: Leases | None = None,
+        place: MemberFolder | None = None,
     ) -> None:
         self.settings = settings
         self.agent = agent
         self.write_queue = write_queue
         self.metrics = metrics
+        self.leases = leases  # None unless processes share the database
+        self.place = place  # the folder of a member, also where another process has its membership
         self._features = features
         self.membership = membership
         self.exposures = ExposureCache(agent, settings)
@@ -82,6 +89,37 @@ class ServedAgent:
         self._logger, self._logged = AgentLog(agent.name), set[str]()  # warnings that were logged
         self._last = None if membership is None else membership.release_if_due
         self._rewritten = 0  # `Journal.rewritten` when what was counted and computed began
+
+    @property
+    def duties(self) -> list[str]:
+        """What one of the processes that share the database does for this agent, by the names of leases.
+
+        While the peers can't be reached from here it is nothing: they may be from another process.
+        """
+        name, membership = self.agent.name, self.membership
+        if membership is None:
+            return [name] if self.settings.window is not None or self.settings.keep else []
+        if membership.secure is not None:
+            return [name, vault_duty(name)]
+        return [name] if membership.away is None else []
+
+    @property
+    def exchanging(self) -> str | None:
+        """The process that exchanges with peers, of those that share the database; "" while none does."""
+        if self.leases is None or self.place is None:
+            return None
+        name, secure = self.agent.name, self.place.roster.terms.secure
+        return self.leases.holder(vault_duty(name) if secure else name)
+
+    @property
+    def waits(self) -> str | None:
+        """Why nothing is exchanged for an agent whose membership another process has; None if it is."""
+        return VAULT_AWAY if self.membership is None and self.exchanging == "" else None
+
+    @property
+    def has_duty(self) -> bool:
+        """Whether this process does what one must do at intervals, for this agent."""
+        return self.leases is None or self.leases.has(self.agent.name)
 
     @property
     def journal(self) -> Journal:
@@ -158,13 +196,13 @@ class ServedAgent:
             asked = self._parse(body, batch=batch, together=wish is None)
         short = not batch and self.agent.dimension <= WIDE
         if isinstance(asked, PlainDecisions):
-            made = await self.write(asked, short=short)
-            self._count((), made)
-            return made
+            answers = await self.write(asked, short=short)
+            self._count((), answers)
+            return answers
         keys = [None] * len(asked) if wish is None else [wish.key_of(place) for place in range(len(asked))]
         digest = None if wish is None else wish.digest
         try:
-            made = await self.write(
+            answers = await self.write(
                 lambda agent: decisions.decide(agent, asked, keys, digest, settings, batch=batch), short=short
             )
         except KeyTaken:
@@ -174,8 +212,8 @@ class ServedAgent:
             if wish is None or await self.read(lambda journal: journal.by_key(wish.key)) is None:
                 raise
             return await self.read(lambda journal: _again(journal, asked, wish))  # with a retired action
-        self._count([one.encoded for one in asked if isinstance(one, DecisionInput)], made)
-        return made
+        self._count([one.encoded for one in asked if isinstance(one, DecisionInput)], answers)
+        return answers
 
     def _parse(
         self, body: bytes, *, batch: bool, together: bool
@@ -197,13 +235,13 @@ class ServedAgent:
             batch=batch,
         )
 
-    def _count(self, features: Iterable[Encoded | None], made: Iterable[schemas.DecisionMade]) -> None:
+    def _count(self, features: Iterable[Encoded | None], answers: Iterable[schemas.DecisionMade]) -> None:
         for encoded in features:
             if encoded is not None and (encoded.clipped or encoded.unknown):
                 self.agent.count_values(encoded)
                 self.metrics.clipped += sum(encoded.clipped.values())
                 self.metrics.unknown += sum(encoded.unknown.values())
-        for answer in made:
+        for answer in answers:
             self.metrics.decisions[answer.mode] += 1
 
     # --- actions without features --------------------------------------------------------------------
@@ -236,30 +274,30 @@ class ServedAgent:
 
     async def reward(self, rewards: Sequence[schemas.RewardOf]) -> None:
         """Take all rewards, or none. A reward that is sent again unchanged counts as taken."""
-        given = {one.decision_id: decisions.given_in(one) for one in rewards}
+        inputs = {one.decision_id: decisions.rewards_in(one) for one in rewards}
         persons = {one.decision_id: one.person for one in rewards}
 
         def observe(left: Sequence[str]) -> Task[None]:
-            wanted = {identity: given[identity] for identity in left}
+            wanted = {identity: inputs[identity] for identity in left}
             return lambda agent: decisions.observe(agent, wanted, persons)
 
         def lack(stored: StoredDecision) -> int:
-            rest = decisions.lacking(given[stored.id], stored)
+            rest = decisions.lacking(inputs[stored.id], stored)
             if rest is None:
                 return 0
-            given[stored.id] = rest
+            inputs[stored.id] = rest
             return len(_outcomes(rest))
 
         left = await self._end([one.decision_id for one in rewards], observe, lack)
-        taken = (reward for identity in left for reward in _outcomes(given[identity]))
-        self.metrics.rewards += sum(reward is not None for reward in taken)
+        outcomes = (reward for identity in left for reward in _outcomes(inputs[identity]))
+        self.metrics.rewards += sum(reward is not None for reward in outcomes)
 
     async def replace(self, rewards: Sequence[schemas.RewardOf]) -> None:
         """Take all rewards, or none, and replace earlier ones."""
         _refuse_twice([one.decision_id for one in rewards])
-        given = {one.decision_id: decisions.given_in(one) for one in rewards}
+        inputs = {one.decision_id: decisions.rewards_in(one) for one in rewards}
         persons = {one.decision_id: one.person for one in rewards}
-        self.metrics.rewards += await self.write(lambda agent: decisions.replace(agent, given, persons))
+        self.metrics.rewards += await self.write(lambda agent: decisions.replace(agent, inputs, persons))
 
     async def withdraw(self, identities: Sequence[str]) -> None:
         """Withdraw all of these decisions, or none; one that is withdrawn already is left as it is.
@@ -304,12 +342,12 @@ class ServedAgent:
 
     async def stored(self, identities: Sequence[str]) -> list[StoredDecision]:
         """Read decisions by their ids; refuse an unknown one, and one whose content is gone."""
-        found = await self.read(lambda journal: [journal.decision(identity) for identity in identities])
-        if None in found:
+        rows = await self.read(lambda journal: [journal.decision(identity) for identity in identities])
+        if None in rows:
             raise ProblemError("unknown-decision", "This service made no such decision.")
-        if any(stored.gone for stored in found if stored is not None):
+        if any(stored.gone for stored in rows if stored is not None):
             raise ProblemError("gone", "The content of the decision was dropped or deleted.")
-        return [stored for stored in found if stored is not None]
+        return [stored for stored in rows if stored is not None]
 
     # --- what leaves the log -------------------------------------------------------------------------
 
@@ -371,9 +409,10 @@ class ServedAgent:
         self.exposures = ExposureCache(self.agent, self.settings)
 
     async def expire(self) -> None:
-        """Expire decisions whose window is past."""
-        if self.settings.window is not None and not self.closed:
-            await self.write(lambda agent: agent.expire(time.time()))
+        """Expire decisions whose window is past, if that is the duty of this process."""
+        if self.settings.window is not None and not self.closed and self.has_duty:
+            now = time.time() if self.leases is None else None  # the time of the server
+            await self.write(lambda agent: agent.expire(now))
 
     def log_warnings(self) -> None:
         """Log the agent's new warnings, each with its name."""
@@ -384,20 +423,23 @@ class ServedAgent:
 
     def leave_federation(self) -> None:
         """End the membership, if there is one."""
-        membership, self.membership, self._last = self.membership, None, None
+        membership, self.membership, self._last, self.place = self.membership, None, None, None
         if membership is not None:
             membership.end()
 
     def close(self) -> None:
-        """End the membership, and close the agent."""
+        """End the membership, give up what is its duty, and close the agent."""
         self.closed = True
         self.leave_federation()
+        if self.leases is not None:
+            with suppress(StorageError):  # else another process takes it when the lease has run out
+                self.leases.give_up([self.agent.name, vault_duty(self.agent.name)])
         self.agent.close()
 
 
-def _outcomes(given: decisions.Given) -> Collection[float | None]:
+def _outcomes(reward: decisions.RewardInput) -> Collection[float | None]:
     """The outcomes that have come; None for an action that is withdrawn."""
-    return given.values() if isinstance(given, dict) else [given]
+    return reward.values() if isinstance(reward, dict) else [reward]
 
 
 def _refuse_twice(identities: Sequence[str]) -> None:
@@ -409,10 +451,10 @@ def _again(
     journal: Journal, asked: Sequence[DecisionInput | AmongAll], wish: Wish
 ) -> list[schemas.DecisionMade]:
     """The decisions made under a key, if they were for the same request."""
-    made = []
+    answers = []
     for place, one in enumerate(asked):
         stored = journal.by_key(wish.key_of(place))
         if stored is None or stored.digest != wish.digest:
             raise ProblemError("key-reused", "Another request was made under this Idempotency-Key.")
-        made.append(decisions.answer_of_stored(one, stored))
-    return made
+        answers.append(decisions.answer_of_stored(one, stored))
+    return answers

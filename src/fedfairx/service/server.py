@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from fedfairx.errors import OlderCopy
 from fedfairx.service.app import make_app
-from fedfairx.service.connections import Connection
+from fedfairx.service.connections import ClientConnection
 from fedfairx.service.logs import start_logging
 from fedfairx.service.service import Service
 from fedfairx.service.settings import Settings, key_command
@@ -66,7 +66,7 @@ class Server(uvicorn.Server):
         if counter % self._ticks == 0:
             now = time.monotonic()
             for connection in list(self.server_state.connections):
-                if isinstance(connection, Connection):
+                if isinstance(connection, ClientConnection):
                     connection.look(now)
         return await super().on_tick(counter) or self._must_end()
 
@@ -77,12 +77,12 @@ class Server(uvicorn.Server):
     def addresses(self) -> list[str]:
         """The addresses that it listens on."""
         scheme = "https" if self.config.is_ssl else "http"
-        found = []
+        addresses = []
         for server in self.servers:
             for each in server.sockets:
                 host, port = each.getsockname()[:2]
-                found.append(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
-        return found
+                addresses.append(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+        return addresses
 
 
 def serve(service: Service, *, begun: Callable[[Server], None] | None = None) -> None:
@@ -113,7 +113,7 @@ def config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         access_log=settings.log_level == "debug",
         log_config=None,
         log_level="warning" if settings.log_level == "info" else settings.log_level,
-        http=partial(Connection, settings),  # type: ignore[arg-type]
+        http=partial(ClientConnection, settings),  # type: ignore[arg-type]
         ws="none",
         server_header=False,
         lifespan="on",

@@ -6,15 +6,17 @@ import asyncio
 import time
 from contextlib import suppress
 
+from fedfairx.errors import OlderCopy
 from fedfairx.service.agents import Agents
 from fedfairx.service.auth import Authenticator
 from fedfairx.service.metrics import Metrics
 from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.settings import Settings, keep_seconds
 from fedfairx.service.write_queue import WriteQueue
+from fedfairx.storage.leases import Leases
 from fedfairx.storage.transaction_log import Log
 
-TICK = 1.0  # seconds between two checks for expired decisions and idle agents
+TICK = 0.5  # seconds between two checks for others' steps, expired decisions and idle agents
 DROP_EVERY = 3_600.0  # seconds, at most, between two checks for contexts that are too old
 
 
@@ -29,7 +31,8 @@ class Service:
         self.auth = auth
         self.metrics = Metrics()
         self.write_queue = WriteQueue(log, self.metrics, limit=settings.max_waiting)
-        self.agents = Agents(settings, log, self.write_queue)
+        self.leases = Leases(log) if settings.replica else None
+        self.agents = Agents(settings, log, self.write_queue, self.leases)
 
     @property
     def default(self) -> ServedAgent:
@@ -56,8 +59,10 @@ class Service:
                 await self.agents.close_idle()
 
     async def catch_up(self) -> None:
-        """Take the steps and the agents of processes that share the database."""
-        await self.write_queue.do(self.log, lambda _: None)  # a transaction catches up first
+        """Take the steps and the agents of processes that share the database, and the duties of none."""
+        assert self.leases is not None
+        leases, duties = self.leases, [duty for each in self.agents.open.values() for duty in each.duties]
+        await self.write_queue.do(self.log, lambda _: leases.take(duties))  # a transaction catches up first
         await self.agents.look()
 
     async def drop_contexts(self) -> None:
@@ -70,13 +75,17 @@ class Service:
 
     async def drop_older(self, seconds: float) -> None:
         """Drop contexts of all agents that are older than this."""
-        for name in [name for name, row in self.agents.known.items() if row.made]:
+        for name in [name for name, row in self.agents.rows.items() if row.made]:
             with suppress(Exception):  # the storage is unavailable: requests will say so
                 async with self.agents.using(name) as served:
-                    await served.drop_contexts(time.time() - seconds)
+                    if self.leases is not None:  # it may have been opened just now
+                        await self.catch_up()
+                    if served.has_duty:
+                        await served.drop_contexts(time.time() - seconds)
 
     async def close(self) -> None:
         """Finish waiting tasks, and close the agents and the log."""
         await self.write_queue.close()
-        await asyncio.to_thread(self.agents.close)
-        await asyncio.to_thread(self.log.close)
+        for close in (self.agents.close, self.log.close):
+            with suppress(OlderCopy):  # why the service ends: `serve` raises it
+                await asyncio.to_thread(close)

@@ -18,16 +18,18 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from fedfairx.agent.half_life import UNITS, as_half_life
-from fedfairx.agent.options import Options, SharedOptions
+from fedfairx.agent.options import Expiry, Options, SharedOptions
 from fedfairx.agent.reward_limits import as_reward_range
 from fedfairx.core.partners import DIFFER
 from fedfairx.core.rules import RULES
 from fedfairx.errors import InvalidInput, require
 from fedfairx.features import Feature, Schema, features_of
+from fedfairx.privacy.budget import Budget
 from fedfairx.privacy.guarantee import DECIDE_FROM
 from fedfairx.storage.open_log import FILE
 from fedfairx.util.config import (
     COUNT,
+    LONGEST,
     NAME,
     NONE,
     NUMBER,
@@ -37,6 +39,7 @@ from fedfairx.util.config import (
     Limits,
     Scope,
     Setting,
+    ends,
     explained,
     option,
     read_toml,
@@ -47,26 +50,26 @@ from fedfairx.util.config import (
 AGENT, AGREED, MEMBER, RUNNING, PROCESS = Scope
 PREFIX = "FEDFAIRX_"
 CONFIG = "FEDFAIRX_CONFIG"
-LONGEST = 200  # characters of a name
 WIDEST = 1_000  # numbers that describe an action: beyond, a reward can take longer than seconds
 BYTES = Limits(ge=1_024, le=2**53)
 PAIR = Limits(min_length=1, max_length=2 * LONGEST + 1)
-_Text = Annotated[str, Meta(min_length=1, max_length=200)]
-_Number = Annotated[float, Meta(ge=-1e100, le=1e100)]
+_Text = Annotated[str, Meta(**ends(str, NAME))]
+_Number = Annotated[float, Meta(**ends(float, NUMBER))]
 #: The range of a number, the levels of a category, or "bool".
 _Kind = Annotated[list[_Number | _Text], Meta(min_length=1)] | Literal["bool"]
 READERS[tuple[Feature, ...]] = features_of, ((Annotated[dict[str, _Kind], Meta(min_length=1)], NONE),)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(SharedOptions):
-    """All settings of `fedfairx serve`; `Options` explains those that it has too.
+class Settings(SharedOptions, Expiry):
+    """All settings of `fedfairx serve`; `Options` and `Expiry` explain those that they have too.
 
     data: folder of the SQLite database; made if it does not exist.
     database: a PostgreSQL URL, instead of SQLite in the data folder.
     wait: wait while another process has the database or it can't be reached, instead of ending;
         docs/howto/run-a-standby.md.
-    replica: one of several processes that serve one PostgreSQL database, all of which say so.
+    replica: one of several processes that serve one PostgreSQL database, all of which say so. One of them
+        exchanges with peers, expires decisions and drops contexts; another takes over if it is gone.
     dimension: numbers that describe an action, where features have no names.
     actions: names of actions that have no features, instead of dimension.
     features: what describes an action: numbers with ranges, categories and booleans.
@@ -79,12 +82,9 @@ class Settings(SharedOptions):
     releases: number of releases that epsilon and delta are for.
     federation: the folder of a member of a federation; docs/howto/found-a-federation.md.
     vault: folder of the member's vault with secure aggregation, which belongs into no backup; if not given,
-        it is beside the member's key. docs/howto/use-secure-aggregation.md.
+        it is beside the member's key. Of replicas, give it to one. docs/howto/use-secure-aggregation.md.
     person_records: records of one person that enter, where a person is to be private.
     keep: how long contexts of decisions are kept, as 400d; all are, if not given. docs/howto/delete-data.md.
-    window: seconds after which a reward is no longer waited for, also of agents made without a window;
-        docs/howto/late-and-missing-rewards.md.
-    default_reward: reward that is learnt when the window is past; nothing if not given.
     mode: shadow takes the caller's baseline and records what the policy would have drawn.
     control_share: share of live decisions that keep the baseline.
     noise_sd: upper limit of the rewards' sd, for exposure; if not given, half of the reward range, or 0.5.
@@ -131,13 +131,11 @@ class Settings(SharedOptions):
     products: tuple[str, ...] | None = option(None, AGENT, PAIR, metavar="NAME:NAME,…")
     intercept: bool | None = option(None, AGENT, unset="yes with features, else no")
     name: str = ""
-    releases: int = option(100, AGREED, COUNT)
+    releases: int = with_default(Budget, "releases", 100)
     federation: str = ""
     vault: str = ""
-    person_records: int | None = option(None, AGENT, COUNT)
+    person_records: int | None = with_default(Budget, "person_records", None)
     keep: str = option("", metavar="TIME")
-    window: float | None = option(None, RUNNING, POSITIVE)
-    default_reward: float | None = option(None, RUNNING, NUMBER)
     mode: Literal["live", "shadow"] = option("live", RUNNING)
     control_share: float = option(0.0, RUNNING, SHARE)
     noise_sd: float | None = option(None, RUNNING, POSITIVE)
@@ -171,8 +169,8 @@ class Settings(SharedOptions):
 @cache
 def table() -> tuple[Setting, ...]:
     """All settings, by their scope."""
-    found = settings_of(Settings, said=explained(Options))
-    return tuple(each for scope in Scope for each in found if each.scope is scope)
+    settings = settings_of(Settings, texts=explained(Options))
+    return tuple(each for scope in Scope for each in settings if each.scope is scope)
 
 
 def names_of(*scopes: Scope) -> frozenset[str]:
@@ -195,20 +193,20 @@ def load(
     """Read the settings from all three sources; `flags` that are None were not given."""
     environment, flags = os.environ if environment is None else environment, flags or {}
     config = config or environment.get(CONFIG) or _in_federation(flags, environment)
-    known = {one.name: one for one in table()}
+    settings = {one.name: one for one in table()}
     variables = {
-        f"{PREFIX}{name.upper()}": name for name in known
+        f"{PREFIX}{name.upper()}": name for name in settings
     }  # other variables with this prefix are ignored
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value, source in (
         *((name, value, str(config)) for name, value in (_toml(Path(config)) if config else {}).items()),
         *((variables[key], value, key) for key, value in environment.items() if key in variables),
         *((name, value, f"--{name.replace('_', '-')}") for name, value in flags.items() if value is not None),
     ):
-        if name not in known:
+        if name not in settings:
             raise InvalidInput(f"{name} is not a setting ({source}); `fedfairx serve --help` lists them all")
-        given[name] = known[name].read(value, source, text=source != str(config))
-    return check(Settings(**given, given=frozenset(given)))
+        values[name] = settings[name].read(value, source, text=source != str(config))
+    return check(Settings(**values, given=frozenset(values)))
 
 
 def for_agent(service: Settings, name: str, values: Mapping[str, Any], *, federation: str = "") -> Settings:
@@ -216,14 +214,14 @@ def for_agent(service: Settings, name: str, values: Mapping[str, Any], *, federa
 
     values: by the names in `OF_AGENT`, as a TOML file would have them.
     """
-    known = {one.name: one for one in table() if one.name in OF_AGENT}
-    given = {key: known[key].read(value, "in the body") for key, value in values.items()}
+    settings = {one.name: one for one in table() if one.name in OF_AGENT}
+    own = {key: settings[key].read(value, "in the body") for key, value in values.items()}
     shared = {item.name: getattr(service, item.name) for item in fields(Settings)}
     shared = {key: value for key, value in shared.items() if key not in OF_AGENT}
     if service.window is not None:
-        given.setdefault("window", service.window)
-    shared |= {"name": name, "federation": federation, "given": frozenset({*given, "name"})}
-    return check(Settings(**shared | given))
+        own.setdefault("window", service.window)
+    shared |= {"name": name, "federation": federation, "given": frozenset({*own, "name"})}
+    return check(Settings(**shared | own))
 
 
 def check(settings: Settings) -> Settings:
@@ -237,8 +235,8 @@ def check(settings: Settings) -> Settings:
         )
     as_reward_range(settings.reward_range)
     named = len(settings.features)
-    fits = not named or settings.dimension in (None, named)
-    require(fits, "dimension", f"must be that of the {named} features", settings.dimension)
+    same = not named or settings.dimension in (None, named)
+    require(same, "dimension", f"must be that of the {named} features", settings.dimension)
     if named:
         schema_of(settings)
     if settings.actions:
@@ -257,8 +255,6 @@ def check(settings: Settings) -> Settings:
         raise InvalidInput("tls_certificate and tls_key must be given together")
     if settings.mode == "shadow" and settings.control_share:
         raise InvalidInput("control_share must be 0 in mode shadow, where the baseline is always shown")
-    if settings.default_reward is not None and settings.window is None:
-        raise InvalidInput("default_reward must come with a window, after which it is learnt")
     keep_seconds(settings)
     private = {"delta", "releases", "decide_from", "person_records"} & settings.given
     if private and settings.epsilon is None and not settings.federation:
@@ -268,9 +264,6 @@ def check(settings: Settings) -> Settings:
     if settings.replica:
         text = "must be given for a replica, as postgresql://…: a SQLite file is for one process"
         require(bool(settings.database), "database", text, "")
-        for name in ("federation", "federations", "epsilon"):
-            text = "must be left out for a replica: private agents and members are for one process, for now"
-            require(not getattr(settings, name), name, text, getattr(settings, name))
     return settings
 
 

@@ -72,7 +72,7 @@ def changed(change: float, what: str = "it") -> str:
     """In words, such as: raised it by a third."""
     if change >= 0.95:
         times = f"{1 + change:.2g}" if change < 9 else f"{1 + change:,.0f}".replace(",", _SPACE)
-        return f"doubled {what}" if times in ("2", "2.0") else f"made {what} {times} times as large"
+        return f"doubled {what}" if times == "2" else f"made {what} {times} times as large"
     if change <= -0.995:
         return f"lowered {what} by more than {percent(0.99)}"
     size = round(100 * abs(change))
@@ -99,7 +99,8 @@ def _against(ratio: float) -> str:
     if abs(ratio - 1.0) <= ABOUT:
         return "about average"
     if ratio >= 1.95:
-        return f"{ratio:.2g} times the average"
+        times = f"{ratio:.2g}"
+        return "twice the average" if times == "2" else f"{times} times the average"
     if ratio < 0.01:
         return f"less than 1{_SPACE}% of the average"
     return f"{percent(abs(ratio - 1.0))} {'above' if ratio > 1.0 else 'below'} the average"
@@ -119,8 +120,8 @@ def _logarithm(change: float | None) -> float:
 
 def _size(each: FeatureExplained, unit: str) -> float:
     """How much a feature changes: a share, merit, or the expected reward."""
-    known = unit == "log merit" and each.change is not None
-    return _logarithm(each.change) if known else abs(each.contribution)
+    has_change = unit == "log merit" and each.change is not None
+    return _logarithm(each.change) if has_change else abs(each.contribution)
 
 
 def _value(each: FeatureExplained) -> str:

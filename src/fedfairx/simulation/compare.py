@@ -88,8 +88,8 @@ def compare(
     else:
         text = isinstance(what, str | Algorithm | Result)  # a single name instead of a list
         require(not text, "what", "must be a list of results or names of algorithms", type(what).__name__)
-        made = [each if isinstance(each, Result) else _run(each, scenario, options) for each in what]
-        named = list(zip(_names(made), made, strict=True))
+        results = [each if isinstance(each, Result) else _run(each, scenario, options) for each in what]
+        named = list(zip(_names(results), results, strict=True))
     require(len(named) >= 1, "what", "must be at least one", len(named))
     for name, each in named:
         require(isinstance(each, Result), "what", "must hold results", f"{name}: {type(each).__name__}")

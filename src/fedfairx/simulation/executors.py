@@ -53,8 +53,8 @@ def engine(
         pool.shutdown(cancel_futures=True)
         return
     address = name.removeprefix(_DASK)
-    known = name.startswith(_DASK) and ":" in address
-    require(known, "engine", f"must be one of {', '.join(ENGINES)}", name)
+    has_address = name.startswith(_DASK) and ":" in address
+    require(has_address, "engine", f"must be one of {', '.join(ENGINES)}", name)
     require(workers is None, "workers", "is for the local engine", workers, "start more Dask workers instead")
     try:
         cloudpickle: Any = importlib.import_module("cloudpickle")

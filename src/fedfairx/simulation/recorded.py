@@ -46,10 +46,10 @@ class Recorded:
 
     def __post_init__(self, array: Any) -> None:
         require(self.scale in SCALES, "scale", 'must be None or "unit-ball"', self.scale)
-        given = as_floats(array)
-        if given is None:
+        numbers = as_floats(array)
+        if numbers is None:
             raise InvalidInput("recorded contexts must be numbers, shaped (rounds, actions, features)")
-        contexts = given.copy()  # a private copy
+        contexts = numbers.copy()  # a private copy
         ok = contexts.ndim == 3 and contexts.size > 0
         require(ok, "shape", "must be (rounds, actions, features), none of them 0", contexts.shape)
         bad = np.argwhere(~np.isfinite(contexts))

@@ -108,16 +108,16 @@ class Scenario:
             require(count == self.agents, "merit", f"must be one, or {self.agents} for the agents", count)
 
     def _check_arms(self) -> None:
-        for name, fits, which in (
+        for name, allowed, which in (
             ("newcomers", self.arms_stay, "actions that stay"),
             ("silent", self.contexts == "one-hot", "one-hot contexts"),
         ):
             value = getattr(self, name)
             whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-            known = whole and 0 <= value < self.arms
+            in_range = whole and 0 <= value < self.arms
             text = f"must be an integer from 0 to {self.arms - 1}, one below the actions"
-            require(known, name, text, value)
-            require(value == 0 or fits, name, f"must be 0 without {which}", value)
+            require(in_range, name, text, value)
+            require(value == 0 or allowed, name, f"must be 0 without {which}", value)
         alone = self.newcomers == 0 or self.presence == 1
         require(alone, "newcomers", "must be 0 where presence is below 1", self.newcomers)
 
@@ -129,9 +129,9 @@ class Scenario:
             require(self.dimension == dimension, "dimension", text.format(dimension), self.dimension)
             return
         named = isinstance(self.contexts, str)
-        known = named and self.contexts in CONTEXTS
-        given = self.contexts if named else type(self.contexts).__name__
-        require(known, "contexts", f"must be one of {', '.join(CONTEXTS)}, or Recorded(…)", given)
+        valid = named and self.contexts in CONTEXTS
+        got = self.contexts if named else type(self.contexts).__name__
+        require(valid, "contexts", f"must be one of {', '.join(CONTEXTS)}, or Recorded(…)", got)
         if self.contexts == "one-hot":
             fits = self.dimension == self.arms
             text = f"must be the number of actions, {self.arms}, for one-hot contexts"
@@ -189,17 +189,17 @@ class Scenario:
         That is where records lie (`bounds`, and the public point in `centring`) and the σ of the rewards. A
         federation does not know its world unless it is given these.
         """
-        asked, told = Options(**given), dict[str, Any]()
+        asked, changes = Options(**given), dict[str, Any]()
         if asked.merit is None and not isinstance(self.merit, tuple):
-            told["merit"] = self.merit
+            changes["merit"] = self.merit
         if asked.optimistic and asked.confidence is None:
-            told["confidence"] = Confidence(noise_sd=self.noise_sd, scale=SCALE)
+            changes["confidence"] = Confidence(noise_sd=self.noise_sd, scale=SCALE)
         if asked.private and asked.bounds is None:
-            told["bounds"] = self.bounds
+            changes["bounds"] = self.bounds
         if isinstance(centring, str):
             require(centring == "scenario", "centring", 'must be a Centring, "scenario" or None', centring)
             centring = self.centring if asked.private else None
-        return replace(asked, centring=centring, **told)
+        return replace(asked, centring=centring, **changes)
 
     @property
     def longest_delay(self) -> int:
@@ -277,8 +277,8 @@ def _signed(scenario: Scenario) -> bool:
 def _quantiles(scenario: Scenario) -> tuple[float, float]:
     """Quantiles: `BEYOND` of any action's rewards lie below the first, of the best's above the second."""
     rng = np.random.default_rng(20_240_614)
-    step = max(1, CHUNK // (scenario.arms * scenario.dimension))
-    parts = [_rewards(scenario, rng, min(step, ROUNDS - begin)) for begin in range(0, ROUNDS, step)]
+    size = max(1, CHUNK // (scenario.arms * scenario.dimension))
+    parts = [_rewards(scenario, rng, min(size, ROUNDS - begin)) for begin in range(0, ROUNDS, size)]
     any_arm, best = (np.concatenate(part) for part in zip(*parts, strict=True))
     return float(np.quantile(any_arm, BEYOND)), float(np.quantile(best, 1.0 - BEYOND))
 

@@ -133,7 +133,7 @@ def read_served(log: Log) -> dict[str, ServedRow]:
     read = log.database.read
     # First those that are made: one that another process makes meanwhile has its settings by then.
     names = [name for (name,) in read("SELECT name FROM agents ORDER BY agent")]
-    kept = {
+    rows = {
         name: ServedRow(
             None if settings is None else json.loads(settings), None if archived is None else archived / 1e6
         )
@@ -141,8 +141,8 @@ def read_served(log: Log) -> dict[str, ServedRow]:
             "SELECT name, settings, archived FROM served_agents ORDER BY created, name"
         )
     }
-    served = {name: kept.get(name, ServedRow()) for name in names}
-    return served | {name: row._replace(made=False) for name, row in kept.items() if name not in served}
+    served = {name: rows.get(name, ServedRow()) for name in names}
+    return served | {name: row._replace(made=False) for name, row in rows.items() if name not in served}
 
 
 def is_served(log: Log, name: str, row: ServedRow | None) -> bool:

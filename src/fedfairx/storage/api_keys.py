@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fedfairx.errors import InvalidInput, StorageUnavailable, require
-from fedfairx.storage.database import Row
-from fedfairx.storage.open_log import open_database
-from fedfairx.storage.schema import create_tables
+from fedfairx.storage.database import Database, Row
+from fedfairx.storage.open_log import is_on_server, open_database
+from fedfairx.storage.schema import create_tables, has_tables
 from fedfairx.storage.transaction_log import Log
 
 COLUMNS = "id, name, role, created, revoked, agents"
@@ -73,9 +73,9 @@ class ApiKeys:
         if not _WHOLE(text):  # it must not be shown
             rule = "12 hexadecimal digits, a dot, and at least 32 letters, digits, _ or -"
             raise InvalidInput(f"key must be {rule}, got {len(text)} characters of another form")
-        found = self.find(text)
+        stored = self.find(text)
         same = None if agents is None else frozenset(agents)
-        if found is not None and (found.role, found.agents) == (role, same):
+        if stored is not None and (stored.role, stored.agents) == (role, same):
             return text
         if any(key.id == identity for key in self.all()):
             raise InvalidInput(
@@ -102,9 +102,9 @@ class ApiKeys:
             return None
         identity, _, secret = key.partition(".")
         rows = self._log.database.read(f"SELECT {COLUMNS}, hash FROM api_keys WHERE id = ?", (identity,))
-        held = rows[0] if rows else ("", "", "", 0, None, None, "")
-        fits = hmac.compare_digest(_hash(secret), held[-1])
-        return key_of(held) if rows and fits and held[4] is None else None
+        row = rows[0] if rows else ("", "", "", 0, None, None, "")
+        matches = hmac.compare_digest(_hash(secret), row[-1])
+        return key_of(row) if rows and matches and row[4] is None else None
 
     def all(self) -> list[ApiKey]:
         """All keys, revoked ones too, the oldest first."""
@@ -134,12 +134,29 @@ def _hash(secret: str) -> str:
 @contextmanager
 def open_keys(place: str | os.PathLike[str]) -> Iterator[ApiKeys]:
     """The keys in a database, whether or not a service has it open; a missing database is created."""
-    try:
-        database = open_database(place)
-    except StorageUnavailable:  # another process has it open, and has created its tables
-        database = open_database(place, access="beside")
+    database = _beside_others(place)
     try:
         create_tables(database)
         yield ApiKeys(Log(database))
     finally:
         database.close()
+
+
+def _beside_others(place: str | os.PathLike[str]) -> Database:
+    """A database that is not taken from a process that has it open, even if it has just lost its connection.
+
+    Such a process ends when it connects again and finds that another one has had the database meanwhile.
+    """
+    if is_on_server(place):
+        database = open_database(place, access="beside")
+        try:
+            if has_tables(database):
+                return database
+        except BaseException:
+            database.close()
+            raise
+        database.close()
+    try:
+        return open_database(place)
+    except StorageUnavailable:  # another process has it open, and has created its tables
+        return open_database(place, access="beside")

@@ -37,9 +37,9 @@ class Known(NamedTuple):
     end: int
 
 
-def is_there(ask: Ask, known: Known) -> bool:
+def is_there(ask: Ask, last: Known) -> bool:
     """Whether a database has a row that it must have, unless it is an older copy or another database."""
-    return ask(f"SELECT COUNT(*) FROM {known.where}", known.values) == [(1,)]
+    return ask(f"SELECT COUNT(*) FROM {last.where}", last.values) == [(1,)]
 
 
 class Database(Protocol):
@@ -56,6 +56,9 @@ class Database(Protocol):
     known: Known | None
     #: Why this process must not use the database any more; empty as long as it may.
     ended: str
+    #: Where processes share the database: seconds that this one has waited for its write lock, and had it.
+    waited: float
+    held: float
 
     @property
     def place(self) -> str:
@@ -90,8 +93,11 @@ class Database(Protocol):
         """Raise `OlderCopy` unless what is `known` is there; `begin` and `insert` do so too."""
         ...
 
-    def begin(self, *, briefly: bool = False) -> None:
-        """Begin a transaction; `briefly`: raise `Busy` soon if another process is writing."""
+    def begin(self, *, briefly: bool = False, question: str = "") -> list[Row]:
+        """Begin a transaction, and ask a question in it; return the answer.
+
+        briefly: raise `Busy` soon if another process is writing.
+        """
         ...
 
     def commit(self) -> None:
@@ -107,7 +113,10 @@ class Database(Protocol):
         ...
 
     def insert(self, statement: str, row: Row, *, briefly: bool = False) -> None:
-        """Begin a transaction, execute an `INSERT INTO … VALUES (…)` for one row, and commit."""
+        """Begin a transaction, execute an `INSERT INTO … VALUES (…)` for one row, and commit.
+
+        Where processes share the database, it is the last statement of the open transaction.
+        """
         ...
 
     def execute_many(self, statement: str, rows: Sequence[Row]) -> None:
@@ -116,6 +125,10 @@ class Database(Protocol):
 
     def read(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         """Query what is committed."""
+        ...
+
+    def at_one_time(self) -> Database:
+        """The same database by another connection, read-only, as it is when that is first asked."""
         ...
 
     def tables(self) -> set[str]:

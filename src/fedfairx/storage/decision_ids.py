@@ -16,25 +16,25 @@ from collections.abc import Iterable
 class IdPrefixes:
     """The prefixes of one agent, in order, each with the first number that it is valid for."""
 
-    def __init__(self, given: Iterable[tuple[int, str]] = ()) -> None:
-        self.given = list(given)
+    def __init__(self, pairs: Iterable[tuple[int, str]] = ()) -> None:
+        self.pairs = list(pairs)
 
     def begin(self, first: int) -> str:
         """Draw a new prefix, for numbers from `first` on."""
-        self.given.append((first, b32encode(secrets.token_bytes(10)).decode().lower()))
-        return self.given[-1][1]
+        self.pairs.append((first, b32encode(secrets.token_bytes(10)).decode().lower()))
+        return self.pairs[-1][1]
 
     def used(self, following: int) -> list[tuple[int, str]]:
         """Prefixes that have issued an id below `following`."""
-        last = dict(self.given)  # of several that begin at one number, only the last has issued it
+        last = dict(self.pairs)  # of several that begin at one number, only the last has issued it
         return [(first, origin) for first, origin in last.items() if first < following]
 
     def of(self, number: int) -> str | None:
         """The prefix that is valid for a number."""
-        if self.given and number >= self.given[-1][0]:  # the usual case
-            return self.given[-1][1]
-        at = bisect_right(self.given, number, key=lambda pair: pair[0]) - 1
-        return self.given[at][1] if at >= 0 else None
+        if self.pairs and number >= self.pairs[-1][0]:  # the usual case
+            return self.pairs[-1][1]
+        at = bisect_right(self.pairs, number, key=lambda pair: pair[0]) - 1
+        return self.pairs[at][1] if at >= 0 else None
 
     def number_in(self, identity: str) -> int | None:
         """The number in an id; None if its prefix is not the one of that number here."""

@@ -124,9 +124,9 @@ class Journal:
         self.unsaved = 0  # steps since the newest snapshot
         self.long_after: Callable[[], bool] = lambda: False  # whether a snapshot is due soon
         self.closed = False  # set with its agent; it can still be read while the log is open
-        self.rewritten = 0  # how often another process has changed what earlier steps mean
+        self.rewritten = 0  # how often another process may have changed what earlier steps mean
         self._named: tuple[Sequence[str] | None, str | None] = None, None  # the last names, and as JSON
-        self._amended: tuple[int | None, Amendments] = None, Amendments()  # as of this event
+        self._amended: tuple[list[Row], Amendments] = [], Amendments()  # as of this event
         self.origins, self._reading = IdPrefixes(), threading.Lock()
         self._origins_read: int | None = None  # `Log.last_prefix` then
         self.read_prefixes()
@@ -140,18 +140,18 @@ class Journal:
         if self._origins_read != self.log.last_prefix:
             rows = self.log.database.execute(_PREFIXES, (self.agent,))
             with self._reading:
-                self.origins.given = [(int(first), str(prefix)) for first, prefix in rows]
+                self.origins.pairs = [(int(first), str(prefix)) for first, prefix in rows]
             self._origins_read = self.log.last_prefix
 
     def _has_more_prefixes(self) -> bool:
         """Whether another process has drawn prefixes since this one caught up; if so, they are known now."""
         if not self.log.database.shared:
             return False
-        rows, before = self.log.database.read(_PREFIXES, (self.agent,)), len(self.origins.given)
+        rows, before = self.log.database.read(_PREFIXES, (self.agent,)), len(self.origins.pairs)
         with self._reading:  # the thread that writes may have read later ones meanwhile
-            if len(rows) > len(self.origins.given):
-                self.origins.given = [(int(first), str(prefix)) for first, prefix in rows]
-            return len(self.origins.given) > before
+            if len(rows) > len(self.origins.pairs):
+                self.origins.pairs = [(int(first), str(prefix)) for first, prefix in rows]
+            return len(self.origins.pairs) > before
 
     # --- writing -------------------------------------------------------------------------------------
 
@@ -253,6 +253,7 @@ class Journal:
         row = (self._next_number(numbers), self.agent, self.log.time, steps.kind_of(event), body)
         self._append(INSERT_EVENT, row, seal_event)
         self.log.mark_due |= isinstance(event, steps.Released)
+        self.log.go_on()
 
     def _next_number(self, count: int = 1) -> int:
         numbers = self.log.numbers
@@ -276,13 +277,13 @@ class Journal:
 
     def require_new(self, key: str) -> None:
         """Raise `KeyTaken` if a decision was made under this key, in the open transaction or before it."""
-        taken = self.log.keys.get((self.agent, key))
-        if taken is None:
+        number = self.log.keys.get((self.agent, key))
+        if number is None:
             question = "SELECT seq FROM decisions WHERE agent = ? AND key = ?"
             rows = self.log.database.execute(question, (self.agent, key))
-            taken = rows[0][0] if rows else None
-        if taken is not None:
-            raise KeyTaken(self.id_of(taken))
+            number = rows[0][0] if rows else None
+        if number is not None:
+            raise KeyTaken(self.id_of(number))
 
     def begin_incarnation(self) -> str:
         """Draw and store a new prefix of ids: random, so that no other opening of any copy has it."""
@@ -308,7 +309,7 @@ class Journal:
         content = _as_json(body)
         with self.log.transaction as log:
             self.unsaved = 0
-            seq = log.end  # not the next number: a step that failed may have used it
+            seq = log.settled_end
             row = (self.agent, seq, self.head(before=seq), content)
             log.write("DELETE FROM snapshots WHERE agent = ? AND seq = ?", (self.agent, seq))
             log.write("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?)", (*row, seal_other(*row)))
@@ -325,9 +326,9 @@ class Journal:
     def snapshots(self, *, damaged: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
         """(next number, state), the newest first; a damaged one is skipped or, if `damaged`, an error."""
         for seq in reversed(self.snapshot_numbers()):
-            found = self.snapshot(seq, damaged=damaged)
-            if found is not None:
-                yield seq, found
+            state = self.snapshot(seq, damaged=damaged)
+            if state is not None:
+                yield seq, state
 
     def snapshot(self, seq: int, *, damaged: bool = False) -> dict[str, Any] | None:
         """The state before this number; None for a damaged one or, if `damaged`, an error."""
@@ -352,7 +353,8 @@ class Journal:
         """What was dropped, deleted and rolled back; `ask` is the database's `read`, or its `execute`."""
         ask = ask or self.log.database.read
         where = f"FROM events WHERE agent = ? AND {AMENDING}"
-        (last,) = ask(f"SELECT MAX(seq) {where}", (self.agent,))[0]
+        # With its seal: a step of another process may have the number of one that failed here.
+        last = ask(f"SELECT seq, seal {where} ORDER BY seq DESC LIMIT 1", (self.agent,))
         if last != self._amended[0]:
             rows = ask(f"SELECT {EVENT}, seal {where} ORDER BY seq", (self.agent,))
             self._amended = last, amendments((row[0], self.event(row)) for row in rows)
@@ -547,8 +549,8 @@ class Journal:
         before_seq: int | None = None,
     ) -> tuple[str, list[Any]]:
         """The conditions of `decisions` in SQL, and their values, the agent's number first."""
-        fits = status is None or status in STATUSES
-        require(fits, "status", f"must be one of {', '.join(STATUSES)}", status)
+        is_status = status is None or status in STATUSES
+        require(is_status, "status", f"must be one of {', '.join(STATUSES)}", status)
         values: list[Any] = [self.agent]
         where = " AND o.status IS NULL" if status == "pending" else ""
         for column, value in (
@@ -596,17 +598,17 @@ class Journal:
         read, agent = self.log.database.read, self.agent
         end = max(since, self.end("decisions", "outcomes"))
         where = "WHERE agent = ? AND seq >= ? AND seq < ?"
-        made = read(f"SELECT COUNT(*) FROM decisions {where}", (agent, since, end))[0][0]
+        decisions = read(f"SELECT COUNT(*) FROM decisions {where}", (agent, since, end))[0][0]
         ended = read(
             f"SELECT status, COUNT(*) FROM outcomes {where} AND slot = 0 AND turn = 0 GROUP BY status",
             (agent, since, end),
         )
-        return int(made), {str(status): int(count) for status, count in ended}, end
+        return int(decisions), {str(status): int(count) for status, count in ended}, end
 
     def counts(self) -> dict[str, int]:
         """The number of decisions of each status; "deleted" is there if some were."""
-        made, ended, _ = self.counted()
-        return dict.fromkeys(STATUSES, 0) | ended | {"pending": made - sum(ended.values())}
+        decisions, ended, _ = self.counted()
+        return dict.fromkeys(STATUSES, 0) | ended | {"pending": decisions - sum(ended.values())}
 
     def end(self, *tables: str) -> int:
         """The number after the last step in these tables."""
@@ -653,8 +655,8 @@ class Journal:
         return context if weight == 1.0 else weight * context, reward
 
     def _slots(self, stored: StoredDecision, ended: Sequence[Outcomes]) -> list[StoredSlot]:
-        kept, names, exposure = json.loads(stored.slots_json or ""), stored.names, stored.policy
-        shown, weights, baseline = kept["shown"], kept["weights"], kept.get("baseline")
+        fields, names, exposure = json.loads(stored.slots_json or ""), stored.names, stored.policy
+        shown, weights, baseline = fields["shown"], fields["weights"], fields.get("baseline")
         note = DecisionNote(mode=stored.mode, baseline=baseline, control_share=stored.control_share)
         slots = [
             StoredSlot(
@@ -666,7 +668,7 @@ class Journal:
                 None if names is None else names[action],
             )
             for action, weight, drawn, wanted in zip(
-                shown, weights, kept.get("drawn", shown), baseline or [None] * len(shown), strict=True
+                shown, weights, fields.get("drawn", shown), baseline or [None] * len(shown), strict=True
             )
         ]
         for first, newest in ended:

@@ -29,7 +29,7 @@ def open_database(place: str | os.PathLike[str], *, access: Access = "own") -> D
     >>> database.close()
     """
     text = os.fspath(place)
-    if text.startswith(("postgresql://", "postgres://")):
+    if is_on_server(place):
         from fedfairx.storage.postgres import PostgresDatabase
 
         return PostgresDatabase(text, access=access)
@@ -38,6 +38,11 @@ def open_database(place: str | os.PathLike[str], *, access: Access = "own") -> D
     from fedfairx.storage.sqlite import SqliteDatabase
 
     return SqliteDatabase(text, access=access)
+
+
+def is_on_server(place: str | os.PathLike[str]) -> bool:
+    """Whether a place is the address of a database on a server, and no file."""
+    return os.fspath(place).startswith(("postgresql://", "postgres://"))
 
 
 _LOGS: dict[tuple[int, str], Log] = {}  # open in this process, by process and place
@@ -89,8 +94,8 @@ def check_mark(log: Log) -> None:
     life, end = mark.get("life"), mark.get("end")
     if not isinstance(life, str) or not isinstance(end, int):
         return
-    known = log.database.execute("SELECT 1 FROM id_prefixes WHERE prefix = ?", (life,))
-    if not known or end > log.end:
+    rows = log.database.execute("SELECT 1 FROM id_prefixes WHERE prefix = ?", (life,))
+    if not rows or end > log.end:
         place = log.database.place
         raise OlderCopy(
             f"{place} is an older copy: it ends at step {log.end}, and it was at step {end} when it was last "

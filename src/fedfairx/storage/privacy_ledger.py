@@ -33,8 +33,8 @@ class LogDatabase:
         self._log.write_last((table, *key), statement, values)
 
     def waiting(self, table: str, key: Row) -> Row | None:
-        found = self._log.latest.get((table, *key))
-        return None if found is None else found[1]
+        latest = self._log.latest.get((table, *key))
+        return None if latest is None else latest[1]
 
 
 class StoredLedger(SqlLedger):

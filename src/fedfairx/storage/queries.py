@@ -155,6 +155,16 @@ def last_of(journal: Journal, count: int, *, first: int, end: int) -> int:
     return int(rows[0][0]) if rows else first
 
 
+def any_made(journal: Journal, *, first: int, end: int) -> bool:
+    """Whether there is a decision from number `first` on and before `end`."""
+    rows = journal.log.database.read(
+        f"SELECT d.seq FROM decisions d WHERE d.agent = ? AND d.seq >= ? AND d.seq < ? AND {WITH_CONTENT} "
+        "LIMIT 1",
+        (journal.agent, first, end),
+    )
+    return bool(rows)
+
+
 def number_at(journal: Journal, time: float | None) -> int:
     """The first number of the steps made at `time` or later; without a time, the number after the last."""
     low, high = 0, journal.end("decisions")
@@ -227,8 +237,8 @@ def learnt(journal: Journal, *, first: int, end: int) -> Iterator[tuple[Array, A
 
 def by_time(journal: Journal, *, since: float, width: float, count: int) -> tuple[list[int], list[int]]:
     """Numbers of decisions and of rewards in each of `count` intervals of `width` seconds from `since` on."""
-    start, step, counts_of = int(since * 1e6), max(1, int(width * 1e6)), []
-    values = (start, step, journal.agent, number_at(journal, since), start)
+    start, interval, counts_of = int(since * 1e6), max(1, int(width * 1e6)), []
+    values = (start, interval, journal.agent, number_at(journal, since), start)
     for source in ("decisions WHERE", "outcomes WHERE status = 'rewarded' AND slot = 0 AND turn = 0 AND"):
         counts = [0] * count
         for place, many in journal.log.database.read(

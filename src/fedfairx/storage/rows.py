@@ -192,13 +192,13 @@ def slots_text(decision: Decision, note: DecisionNote | None) -> str | None:
     """Weights and actions of slots, and the note's baseline, as JSON; None for one slot of weight 1."""
     if decision.weights is ONE:
         return None
-    kept: dict[str, Any] = {"weights": decision.weights}
+    values: dict[str, Any] = {"weights": decision.weights}
     if decision.taken_instead_of is not None:
-        kept["drawn"] = decision.taken_instead_of
+        values["drawn"] = decision.taken_instead_of
     if note is not None and note.baseline is not None:
-        kept["baseline"] = note.baseline
-    kept["shown"] = decision.shown  # the last one, and without spaces: queries find an action in it by LIKE
-    return json.dumps(kept, separators=(",", ":"))
+        values["baseline"] = note.baseline
+    values["shown"] = decision.shown  # the last one, and without spaces: queries find an action in it by LIKE
+    return json.dumps(values, separators=(",", ":"))
 
 
 def floats(blob: bytes) -> Array:

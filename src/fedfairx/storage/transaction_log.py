@@ -51,6 +51,8 @@ _CHANGED = " UNION ".join(
     + ["SELECT agent FROM id_prefixes WHERE id > ?"]
 )
 
+ASK_EVERY = 1.0  # seconds, see `Log.go_on`
+
 
 class StepCounter:
     """The number of the next step, shared by all users of a log."""
@@ -103,6 +105,7 @@ class Log:
         self._question = database.types(_END)
         self._depth = 0
         self._begun = False
+        self._asked = 0.0  # when `go_on` last did, by the monotonic clock
         self._briefly = False  # see `take_at_once`
         self._settled = False  # buffered rows were written into the open transaction
         self._newest: tuple[str, Row] | None = None  # see `note_row`
@@ -111,10 +114,14 @@ class Log:
         self._closed = False
         self._read_end()
 
-    def _read_end(self) -> None:
-        """Read the next number and the latest time, in one query: others may be writing."""
+    def _read_end(self, rows: list[Row] | None = None) -> None:
+        """Read the next number and the latest time, in one query: others may be writing.
+
+        rows: the answer to `_question`, if it was asked already.
+        """
         following, latest, self._last = 0, 0, -1
-        *ends, (_, self.last_prefix, first, *_) = self.database.execute(self._question)
+        rows = self.database.execute(self._question) if rows is None else rows
+        *ends, (_, self.last_prefix, first, *_) = rows
         for table, seq, when, head, seal in ends:
             steps = int.from_bytes(head, "little") or 1
             following, latest = max(following, seq + steps), max(latest, when)
@@ -173,7 +180,13 @@ class Log:
     def _begin(self) -> None:
         if not self._begun:
             self.database.begin(briefly=self._briefly)
-            self._begun = True
+            self._begun, self._asked = True, time.monotonic()
+
+    def go_on(self) -> None:
+        """After a step that may have taken long: ask a server that would end a session which asks nothing."""
+        if self._begun and self.database.shared and time.monotonic() > self._asked + ASK_EVERY:
+            self.database.execute("SELECT 1")
+            self._asked = time.monotonic()
 
     def take_at_once(self) -> bool:
         """Whether the next step waits for no thread and no server.
@@ -232,13 +245,14 @@ class Log:
 
     def _catch_up(self) -> None:
         """Wait for the write lock of the database, and apply what other processes have appended meanwhile."""
-        self._begin()
+        ends = self.database.begin(question=self._question)
+        self._begun = True
         if self._stale:
             self._restore()
             return
         last, prefix = self._last, self.last_prefix
         self._stale = True  # until all is applied
-        self._read_end()
+        self._read_end(ends)
         if (self._last, self.last_prefix) != (last, prefix):
             for (agent,) in self.database.execute(_CHANGED, (last, last, last, prefix)):
                 if agent in self.followers:
@@ -317,13 +331,23 @@ class Log:
                 rows.clear()
         self._settled = True
 
+    @property
+    def settled_end(self) -> int:
+        """The number after the last step that is written, also by the open transaction.
+
+        It need not be the next number: a step that failed may have used that.
+        """
+        return self.numbers.next if self._settled else self.end
+
     def _flush(self) -> None:
-        if self.written == 1 and not self._begun and not self.latest:  # one row, as most often
+        alone = not self._begun or (self.database.shared and any(self.rows.values()))
+        if self.written == 1 and alone and not self.latest:  # one row, as most often
             for (table, statement), rows in self.rows.items():
                 if rows:
                     (row,) = rows
                     self.database.insert(statement, row, briefly=self._briefly)
                     self.note_step(table, row[0], row[-1])
+                    self._last = row[0]
             self.end = self.numbers.next
             self._know()
             return
@@ -332,8 +356,7 @@ class Log:
         for statement, values in self.latest.values():
             self.database.execute(statement, values)
         self.database.commit()
-        if self._settled:
-            self.end = self.numbers.next
+        self.end = self.settled_end
         self._know()
 
     def _empty(self) -> None:

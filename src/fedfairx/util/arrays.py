@@ -18,11 +18,11 @@ def as_floats(values: object) -> Array | None:
     NumPy would only warn about complex numbers, and drop their imaginary parts.
     """
     try:
-        given = np.asarray(values)
-        odd = given.dtype.kind == "O" and any(np.iscomplexobj(item) for item in given.flat)
-        if odd or np.iscomplexobj(given):
+        array = np.asarray(values)
+        odd = array.dtype.kind == "O" and any(np.iscomplexobj(item) for item in array.flat)
+        if odd or np.iscomplexobj(array):
             return None
-        return np.ascontiguousarray(given, dtype=np.float64) if given.ndim else given.astype(np.float64)
+        return np.ascontiguousarray(array, dtype=np.float64) if array.ndim else array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         return None
 

@@ -12,7 +12,7 @@ import math
 import re
 import tomllib
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
 from functools import cached_property
@@ -52,7 +52,8 @@ class Limits(NamedTuple):
 
 MOST_AND_LEAST, LENGTHS = Limits._fields[:4], Limits._fields[4:6]
 NONE = Limits()
-NAME = Limits(min_length=1, max_length=200)
+LONGEST = 200  # characters of a name
+NAME = Limits(min_length=1, max_length=LONGEST)
 NUMBER = Limits(ge=-1e100, le=1e100)
 POSITIVE = Limits(gt=0, le=1e100)
 SHARE = Limits(ge=0, le=1)
@@ -70,13 +71,24 @@ def option(default: Any, scope: Scope = Scope.PROCESS, limits: Limits = NONE, **
     shown: "choices", its names; "like", an example of its text; "unset", shown instead of the default;
         "metavar", shown instead of the type; "positional" for an argument that is no flag.
     """
-    return dataclasses.field(default=default, metadata={"scope": scope, "limits": limits, **shown})
+    return dataclasses.field(default=default, metadata=details(scope, limits, **shown))
+
+
+def details(scope: Scope = Scope.PROCESS, limits: Limits = NONE, **shown: Any) -> dict[str, Any]:
+    """The metadata of an `option`, for a field that has no default."""
+    return {"scope": scope, "limits": limits, **shown}
 
 
 def with_default(kind: type, name: str, default: Any) -> Any:
     """A field of another dataclass, with another default."""
     (metadata,) = (item.metadata for item in fields(kind) if item.name == name)
     return option(default, **{key: value for key, value in metadata.items() if key != "unset"})
+
+
+def check_fields(value: Any, settings: Iterable[Setting]) -> None:
+    """Check these fields of a frozen dataclass, and convert numbers of NumPy and other kinds."""
+    for each in settings:
+        object.__setattr__(value, each.name, each.read(getattr(value, each.name)))
 
 
 @dataclass(frozen=True)
@@ -130,18 +142,18 @@ class Setting:
         text = self.help + self.example
         text += f"; choices: {', '.join(self.choices)}" if self.choices else ""
         text += f" (default: {self.default})" if self.default and not self.switch else ""
-        told: dict[str, Any] = {"help": text.replace("%", "%%")}
+        keywords: dict[str, Any] = {"help": text.replace("%", "%%")}
         if self.switch:
-            parser.add_argument(*self.flags, dest=self.dest, action="store_true", default=None, **told)
+            parser.add_argument(*self.flags, dest=self.dest, action="store_true", default=None, **keywords)
         elif self.positional:
             nargs = "*" if self.items is not None else "?" if self.default else None
-            parser.add_argument(self.dest, nargs=nargs, metavar=self.metavar, **told)
+            parser.add_argument(self.dest, nargs=nargs, metavar=self.metavar, **keywords)
         else:
             several = self.items is not None and self.items not in NUMBERS
-            told |= {"metavar": self.metavar, "action": "append" if several else "store"}
+            keywords |= {"metavar": self.metavar, "action": "append" if several else "store"}
             if self.kinds == (bool,) and not self.optional:  # the flag alone is a yes
-                told |= {"nargs": "?", "const": "yes"}
-            parser.add_argument(*self.flags, dest=self.dest, required=not self.default, **told)
+                keywords |= {"nargs": "?", "const": "yes"}
+            parser.add_argument(*self.flags, dest=self.dest, required=not self.default, **keywords)
 
     def given(self, args: Any) -> Any:
         """The flag's text, None if it is absent; repeated values are joined by commas."""
@@ -175,12 +187,12 @@ class Setting:
             return None
         if self.reader is not None:
             if isinstance(value, list) and self.items in READERS:
-                found = tuple(map(self.reader, value))
-                return found[0] if len(found) == 1 and self.items in self.kinds else found
-            found = self.reader(value)  # first: its errors say more
+                objects = tuple(map(self.reader, value))
+                return objects[0] if len(objects) == 1 and self.items in self.kinds else objects
+            result = self.reader(value)  # first: its errors say more
             if not from_program and (not text or any(kind is str for kind, _ in self.parts)):
                 convert(value, self.plain)
-            return found
+            return result
         if text and bool in self.kinds and value.lower() in (*YES, *NO):
             return value.lower() in YES
         if text and self.items is not None:
@@ -189,11 +201,11 @@ class Setting:
                 return ()
         if isinstance(value, Number) and hasattr(value, "item"):  # NumPy's
             value = value.item()
-        found = convert(value, self.plain, strict=not text)
-        for number in found if isinstance(found, tuple) else (found,):
+        result = convert(value, self.plain, strict=not text)
+        for number in result if isinstance(result, tuple) else (result,):
             if isinstance(number, float) and not math.isfinite(number):
                 raise ValueError(number)
-        return found
+        return result
 
     def _split(self, text: str) -> str | list[str]:
         """ "0.1,0.2" or "0.1:0.2" as a list; "0.1" as it is where one number will do, and so is a name."""
@@ -214,7 +226,7 @@ def settings_of(
     only: Sequence[str] = (),
     leave_out: Sequence[str] = (),
     switches: bool = False,
-    said: Mapping[str, str] | None = None,
+    texts: Mapping[str, str] | None = None,
 ) -> tuple[Setting, ...]:
     """Make a setting of `[table]` from every field of a dataclass, with `prefix` before its flag.
 
@@ -222,12 +234,12 @@ def settings_of(
     defaults: shown instead of the fields' own.
     only: names of fields, instead of all.
     switches: whether a bool is a flag without a value.
-    said: help for fields that the class's docstring does not explain.
+    texts: help for fields that the class's docstring does not explain.
     """
-    hints, found = get_type_hints(kind), []
-    said = {**(said or {}), **explained(kind)}
+    hints, settings = get_type_hints(kind), []
+    texts = {**(texts or {}), **explained(kind)}
     for item in fields(kind):
-        if item.name in leave_out or item.name not in (only or said):
+        if item.name in leave_out or item.name not in (only or texts):
             continue
         hint, metadata = hints[item.name], item.metadata
         kinds = tuple(each for each in _parts(hint) if each is not type(None))
@@ -238,14 +250,14 @@ def settings_of(
         limits = metadata.get("limits", NONE)
         readers = (READERS[each] for each in (*kinds, items) if each in READERS)
         reader, parts = next(readers, (None, tuple((each, limits) for each in kinds if _is_plain(each))))
-        help, _, stated = said[item.name].partition(" (default: ")
+        help, _, stated = texts[item.name].partition(" (default: ")
         default = (defaults or {}).get(item.name, metadata.get("unset", item.default))
         if default is MISSING and item.default_factory is not MISSING:
             default = item.default_factory()
         literals = (get_args(each) for each in kinds if get_origin(each) is Literal)
         choices = choices or next(literals, ())
         flag = item.name.replace("_", "-")
-        found.append(
+        settings.append(
             Setting(
                 name=item.name,
                 scope=metadata.get("scope", Scope.PROCESS),
@@ -265,7 +277,7 @@ def settings_of(
                 switch=switches and hint is bool,
             )
         )
-    return tuple(found)
+    return tuple(settings)
 
 
 def _metavar(kinds: tuple[Any, ...], items: Any, reader: Reader | None, choices: Sequence[str]) -> str:
@@ -279,19 +291,19 @@ def _metavar(kinds: tuple[Any, ...], items: Any, reader: Reader | None, choices:
 
 def explained(kind: type) -> dict[str, str]:
     """First sentence about each field in the docstring of a class or one of its bases."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for each in reversed(kind.__mro__[:-1]):
         names: list[str] = []
         for line in inspect.cleandoc(each.__doc__ or "").splitlines():
             head = re.match(r"([a-z_]+(?:, [a-z_]+)*): (.+)", line)
             if head:
                 names = head[1].split(", ")
-                found.update(dict.fromkeys(names, head[2]))
+                texts.update(dict.fromkeys(names, head[2]))
             elif line.startswith("    ") and names:
-                found.update({name: f"{found[name]} {line.strip()}" for name in names})
+                texts.update({name: f"{texts[name]} {line.strip()}" for name in names})
             else:
                 names = []
-    return {name: text.partition(". ")[0].rstrip(".") for name, text in found.items()}
+    return {name: text.partition(". ")[0].rstrip(".") for name, text in texts.items()}
 
 
 def shown(value: object) -> str:
@@ -323,17 +335,23 @@ def _is_plain(kind: Any) -> bool:
     return kind in PLAIN or get_origin(kind) in (tuple, Literal)
 
 
+def ends(kind: Any, limits: Limits) -> dict[str, Any]:
+    """The limits of a type, as keywords of `msgspec.Meta`."""
+    if get_origin(kind) in (tuple, list):
+        return {} if limits.min_items is None else {"min_length": limits.min_items}
+    names = {int: MOST_AND_LEAST, float: MOST_AND_LEAST, str: LENGTHS}.get(kind, ())
+    return {name: getattr(limits, name) for name in names if getattr(limits, name) is not None}
+
+
 def _limited(kind: Any, limits: Limits) -> Any:
     """A type with its limits, as msgspec has them."""
     from msgspec import Meta  # not above: it takes long to import
 
-    names, origin = {int: MOST_AND_LEAST, float: MOST_AND_LEAST, str: LENGTHS}.get(kind, ()), get_origin(kind)
-    ends = {name: getattr(limits, name) for name in names if getattr(limits, name) is not None}
+    origin, most = get_origin(kind), ends(kind, limits)
     if origin in (tuple, list):
         items = (each if each is ... else _limited(each, limits) for each in get_args(kind))
         kind = origin[tuple(items)]
-        ends = {} if limits.min_items is None else {"min_length": limits.min_items}
-    return Annotated[kind, Meta(**ends)] if ends else kind
+    return Annotated[kind, Meta(**most)] if most else kind
 
 
 def _rule(kind: Any, limits: Limits) -> str:

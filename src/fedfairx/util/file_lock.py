@@ -44,7 +44,7 @@ class FileLock:
         self._process = os.getpid()
         self._since = datetime.now(UTC).isoformat(timespec="seconds")
         self._descriptor: int | None = _open(path)
-        self._held = _identity(os.fstat(self._descriptor))
+        self._file = _identity(os.fstat(self._descriptor))
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -69,10 +69,10 @@ class FileLock:
         """Parse the file; an empty result if it is cut short or foreign."""
         assert self._descriptor is not None
         try:
-            said = json.loads(os.pread(self._descriptor, 1 << 16, 0) or b"{}")
+            content = json.loads(os.pread(self._descriptor, 1 << 16, 0) or b"{}")
         except ValueError:
-            said = {}
-        return said if isinstance(said, dict) else {}
+            content = {}
+        return content if isinstance(content, dict) else {}
 
     def check(self) -> None:
         """Raise unless this process holds the lock and its file is in place."""
@@ -84,7 +84,7 @@ class FileLock:
             there = _identity(os.lstat(self._place))
         except FileNotFoundError:
             there = None
-        if there != self._held:
+        if there != self._file:
             raise PrivacyError(f"the lock {self._path} was removed, so another process may have the ledger")
 
     def free(self) -> None:
@@ -159,5 +159,5 @@ def _open(path: Path) -> int:
 
 
 def _told_by(holder: dict[str, Any]) -> str:
-    known = all(name in holder for name in ("process", "host", "since"))
-    return f" by process {holder['process']} on {holder['host']} since {holder['since']}" if known else ""
+    complete = all(name in holder for name in ("process", "host", "since"))
+    return f" by process {holder['process']} on {holder['host']} since {holder['since']}" if complete else ""

@@ -8,9 +8,9 @@ from typing import Any
 NAME = "name"  # the column of names
 
 
-def is_frame(given: object) -> bool:
+def is_frame(value: object) -> bool:
     """Whether this is a data frame."""
-    return hasattr(given, "columns")
+    return hasattr(value, "columns")
 
 
 def names_in(frame: Any, features: Collection[str] = ()) -> list[Any] | None:

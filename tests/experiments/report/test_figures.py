@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfairx.agent.algorithms import algorithms
+from fedfairx.errors import ResultsError
 from fedfairx.experiments import FULL, QUICK, Size
 from fedfairx.experiments.report.figures import canvas, power, save, write_note
 from fedfairx.privacy import mechanisms
@@ -68,3 +72,16 @@ def test_what_is_saved_is_what_savefig_would_save(tmp_path: Path) -> None:
         theirs.savefig(tmp_path / "theirs.svg", metadata={"Date": None})
     assert png.read_bytes() == (tmp_path / "theirs.png").read_bytes()
     assert svg.read_bytes() == (tmp_path / "theirs.svg").read_bytes()
+
+
+def test_a_full_disk_leaves_no_half_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with styled():
+        figure, _ = canvas()
+        save(figure, tmp_path / "figures", "f")
+        before = (tmp_path / "figures" / "f.png").read_bytes()
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        monkeypatch.setattr(os, "fsync", Mock(side_effect=full))
+        with pytest.raises(ResultsError, match=r"f\.png could not be written \(No space left on device\)"):
+            save(figure, tmp_path / "figures", "f")
+    assert (tmp_path / "figures" / "f.png").read_bytes() == before
+    assert sorted(each.name for each in (tmp_path / "figures").iterdir()) == ["f.png", "f.svg"]

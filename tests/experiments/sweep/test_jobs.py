@@ -16,15 +16,15 @@ from fedfairx.experiments.outcomes import Outcome
 from fedfairx.experiments.provenance import provenance
 from fedfairx.experiments.sweep import jobs as sweeping
 from fedfairx.experiments.sweep.jobs import SweepInterruptedError, perform, plan, sweep
-from fedfairx.experiments.sweep.progress import Lines, Quiet, progress
-from fedfairx.experiments.sweep.store import Store
+from fedfairx.experiments.sweep.progress import ProgressLines, Quiet, progress
+from fedfairx.experiments.sweep.store import ResultStore
 from fedfairx.lanes.vector_llvm import WIDTH
 from fedfairx.simulation import Scenario
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path, provenance()).open()
+def store(tmp_path: Path) -> ResultStore:
+    return ResultStore(tmp_path, provenance()).open()
 
 
 def named(*runs):
@@ -43,14 +43,14 @@ class Here(Executor):
         return future
 
 
-def test_the_same_run_of_two_experiments_is_done_once(store: Store):
+def test_the_same_run_of_two_experiments_is_done_once(store: ResultStore):
     jobs, reused = plan([("exp1", small_run("a")), ("exp2", small_run("b"))], 2, store)
     assert [job.label for job in jobs] == ["exp1 a, 2 seeds"]
     assert [job.wanted_by for job in jobs] == [("exp1", "exp2")]
     assert reused == 0
 
 
-def test_a_run_has_the_seeds_of_the_experiment_that_wants_most(store: Store):
+def test_a_run_has_the_seeds_of_the_experiment_that_wants_most(store: ResultStore):
     few, many = small_run("a"), replace(small_run("b"), least_seeds=5)
     for wanted in ([("exp1", few), ("exp2", many)], [("exp2", many), ("exp1", few)]):
         jobs, _ = plan(wanted, 2, store)
@@ -62,7 +62,7 @@ def test_a_run_has_the_seeds_of_the_experiment_that_wants_most(store: Store):
     assert many.identity(provenance()) == few.identity(provenance())  # seeds are no part of what is run
 
 
-def test_only_missing_seeds_are_planned(store: Store):
+def test_only_missing_seeds_are_planned(store: ResultStore):
     run = small_run()
     store.write(run, outcome((0, 2)))
     jobs, reused = plan(named(run), 4, store)
@@ -70,7 +70,7 @@ def test_only_missing_seeds_are_planned(store: Store):
     assert reused == 2
 
 
-def test_large_runs_are_split_and_come_first(store: Store):
+def test_large_runs_are_split_and_come_first(store: ResultStore):
     large = small_run(
         horizon=sweeping.JOB_COST // 2
     )  # two agents: one seed is a job, and two fit in its lanes
@@ -85,17 +85,17 @@ def test_the_agents_of_a_job_fill_blocks_of_lanes(agents: int, seeds: int):
     assert agents * seeds % WIDTH == 0
 
 
-def test_a_sweep_resumes_where_it_was(store: Store):
+def test_a_sweep_resumes_where_it_was(store: ResultStore):
     runs = named(small_run(), small_run(horizon=31))
     with ThreadPoolExecutor(2) as pool:
         jobs, _ = plan(runs[:1], 2, store)
         sweep(jobs, executor=pool, store=store, progress=Quiet())
-        jobs, reused = plan(runs, 2, Store(store.folder, provenance()).open())
+        jobs, reused = plan(runs, 2, ResultStore(store.folder, provenance()).open())
     assert [job.run.scenario.horizon for job in jobs] == [31]
     assert reused == 2
 
 
-def test_grouping_of_seeds_does_not_change_a_byte(store: Store):
+def test_grouping_of_seeds_does_not_change_a_byte(store: ResultStore):
     run = small_run()
     together, alone = perform(run, (0, 1), provenance()), perform(run, (1,), provenance())
     np.testing.assert_array_equal(together.fairness_regret[1], alone.fairness_regret[0])
@@ -108,7 +108,7 @@ def test_the_weakest_arms_share_is_kept_where_exposure_is_measured():
     assert (measured.weakest > 0).all()
 
 
-def test_live_agents_are_played_and_timed(store: Store):
+def test_live_agents_are_played_and_timed(store: ResultStore):
     def play(run: Run, seeds) -> Outcome:
         return replace(outcome(seeds, scale=float(run.scenario.horizon)), seconds=-1.0)
 
@@ -135,17 +135,19 @@ def test_what_a_played_run_is_depends_on_the_file_that_plays_it(tmp_path: Path):
     assert identities[0] == identities[2] != identities[1]
 
 
-def test_a_failed_job_is_reported_and_the_others_go_on(store: Store, capsys: pytest.CaptureFixture[str]):
+def test_a_failed_job_is_reported_and_the_others_go_on(
+    store: ResultStore, capsys: pytest.CaptureFixture[str]
+):
     bad = small_run("bad", algorithm="priv-fairx-linucb", epsilon=-1.0)
     jobs, _ = plan(named(bad, small_run("good")), 2, store)
-    done = sweep(jobs, executor=Here(), store=store, progress=Lines())
+    done = sweep(jobs, executor=Here(), store=store, progress=ProgressLines())
     assert [failure.job.run.key for failure in done.failures] == ["bad"]
     assert "epsilon" in done.failures[0].reason
     assert store.seeds(small_run().identity(provenance())) == {0, 1}
     assert "FAILED exp bad" in capsys.readouterr().err
 
 
-def test_ctrl_c_keeps_what_is_under_way(store: Store, monkeypatch: pytest.MonkeyPatch):
+def test_ctrl_c_keeps_what_is_under_way(store: ResultStore, monkeypatch: pytest.MonkeyPatch):
     real, seen = sweeping.as_completed, []
 
     def interrupted(futures):
@@ -159,16 +161,16 @@ def test_ctrl_c_keeps_what_is_under_way(store: Store, monkeypatch: pytest.Monkey
     jobs, _ = plan(named(small_run(), small_run(horizon=31)), 2, store)
     with pytest.raises(SweepInterruptedError, match="2 of 2 jobs are stored"):
         sweep(jobs, executor=Here(), store=store, progress=Quiet())
-    again = Store(store.folder, provenance()).open()
+    again = ResultStore(store.folder, provenance()).open()
     assert plan(named(small_run(), small_run(horizon=31)), 2, again)[0] == []
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_result_is_not_lost_when_ctrl_c_comes_while_it_is_stored(
-    store: Store, monkeypatch: pytest.MonkeyPatch, when: str
+    store: ResultStore, monkeypatch: pytest.MonkeyPatch, when: str
 ):
     jobs, _ = plan(named(*(small_run(key, horizon=20 + i) for i, key in enumerate("abc"))), 1, store)
-    write, calls = Store.write, []
+    write, calls = ResultStore.write, []
 
     def interrupted(self, run, result):
         calls.append(run.key)
@@ -178,13 +180,13 @@ def test_a_result_is_not_lost_when_ctrl_c_comes_while_it_is_stored(
             write(self, run, result)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Store, "write", interrupted)
+    monkeypatch.setattr(ResultStore, "write", interrupted)
     with pytest.raises(SweepInterruptedError, match=r"^3 of 3 jobs are stored"):
         sweep(jobs, executor=Here(), store=store, progress=Quiet())
     assert len(list(store.folder.glob("*.parquet"))) == 3
 
 
-def test_a_worker_with_other_code_is_refused(store: Store):
+def test_a_worker_with_other_code_is_refused(store: ResultStore):
     from dataclasses import replace
 
     with pytest.raises(Exception, match="worker must have"):
@@ -192,7 +194,7 @@ def test_a_worker_with_other_code_is_refused(store: Store):
 
 
 def test_lines_tell_rate_and_time_left(capsys: pytest.CaptureFixture[str]):
-    lines = Lines()
+    lines = ProgressLines()
     lines.start(2, 200)
     lines.done("exp1 fed", 100, 1.5)
     err = capsys.readouterr().err
@@ -221,7 +223,7 @@ def test_a_terminal_gets_a_bar_with_rate_and_time_left():
 
 def test_quiet_and_logs():
     assert isinstance(progress(quiet=True, stream=Terminal()), Quiet)
-    assert isinstance(progress(stream=io.StringIO()), Lines)
+    assert isinstance(progress(stream=io.StringIO()), ProgressLines)
 
 
 def test_a_result_that_its_worker_took_along_is_made_again(tmp_path: Path):
@@ -241,7 +243,7 @@ def test_a_result_that_its_worker_took_along_is_made_again(tmp_path: Path):
 
             return super().submit(race)
 
-    store = Store(tmp_path / "results", provenance()).open()
+    store = ResultStore(tmp_path / "results", provenance()).open()
     jobs, _ = plan([("exp", small_run())], 1, store)
     with Racy(1) as executor:
         done = sweep(jobs, executor=executor, store=store, progress=Quiet())

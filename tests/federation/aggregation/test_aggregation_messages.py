@@ -19,7 +19,7 @@ from fedfairx.federation.aggregation.messages import (
     Partial,
     Past,
     PastTotal,
-    Row,
+    RowMessage,
     digest,
     key_place,
     parse,
@@ -39,9 +39,9 @@ HERE = group(4, 1)
 EPOCH, NAMES = HERE.epoch, [*HERE.epoch.members]
 
 
-def row(epoch: Epoch = EPOCH, name: str = "org00", number: int = 3, **changes: Any) -> Row:
+def row(epoch: Epoch = EPOCH, name: str = "org00", number: int = 3, **changes: Any) -> RowMessage:
     fields: dict[str, Any] = {"earlier": (None, bytes(32)), "shares": (bytes(32), b"1" * 32)}
-    return Row(epoch.digest, name, number, **fields | {"federation": epoch.federation} | changes)
+    return RowMessage(epoch.digest, name, number, **fields | {"federation": epoch.federation} | changes)
 
 
 def partial(name: str = "org00", number: int = 3, **changes: Any) -> Partial:
@@ -55,7 +55,7 @@ def signed(message: Message, by: str | None = None) -> bytes:
     return sign(message, HERE.keys[by or message.name])
 
 
-def reason(message: bytes, kind: Any = Row, epoch: Epoch = EPOCH) -> str:
+def reason(message: bytes, kind: Any = RowMessage, epoch: Epoch = EPOCH) -> str:
     with pytest.raises(MessageRefused) as refused:
         read(message, kind, epoch)
     return refused.value.reason
@@ -88,7 +88,7 @@ def test_a_changed_byte_anywhere_is_refused() -> None:
 def test_no_bytes_break_the_parser(junk: bytes) -> None:
     for message in (junk, signed(row())[:80] + junk, msgspec.msgpack.encode(["row", *junk]) + bytes(64)):
         with pytest.raises(MessageRefused):
-            read(message, Row, EPOCH)
+            read(message, RowMessage, EPOCH)
 
 
 def test_the_same_bytes_are_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_the_same_bytes_are_verified_once(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(messages, "signed_by", counted)
     messages._is_signed.cache_clear()
     for _ in range(3):
-        assert read(signed(row()), Row, EPOCH) == row()
+        assert read(signed(row()), RowMessage, EPOCH) == row()
     assert len(checked) == 1
     other = signed(row(), by="org01")
     for _ in range(2):
@@ -176,7 +176,7 @@ def test_the_past_is_of_one_federation() -> None:
 
 
 def test_a_row_names_its_federation() -> None:
-    assert read(signed(row()), Row, EPOCH).federation == EPOCH.federation
+    assert read(signed(row()), RowMessage, EPOCH).federation == EPOCH.federation
     assert reason(signed(row(federation="cd" * 16))) == "malformed"
 
 

@@ -16,7 +16,7 @@ from fedfairx.federation.aggregation.records import (
     Part,
     Record,
     SqlStore,
-    Store,
+    ValueStore,
     Vault,
     record_in,
     vault_in,
@@ -37,7 +37,7 @@ def in_sqlite(path: Path, name: str = "a") -> tuple[SqliteLedger, SqlStore]:
 
 
 @pytest.fixture(params=["memory", "file", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ValueStore]:
     if request.param == "memory":
         yield MemoryStore()
     elif request.param == "file":
@@ -50,7 +50,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
         ledger.close()
 
 
-def test_what_is_written_is_read(store: Store) -> None:
+def test_what_is_written_is_read(store: ValueStore) -> None:
     assert store.read() is None
     for value in (b"1", b"", bytes(range(256))):
         store.write(value)

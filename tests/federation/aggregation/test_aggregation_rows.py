@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fedfairx.errors import InvalidInput, LedgerMismatch, MessageRefused
 from fedfairx.federation.aggregation.messages import (
     Partial,
-    Row,
+    RowMessage,
     digest,
     parse,
     read,
@@ -87,7 +87,7 @@ def test_a_row_of_another_sender_round_epoch_or_opener_or_an_altered_one() -> No
     messages = {name: with_share(row.signed, row.shares[OPENER]) for name, row in rows.items()}
     row, mine = rows["org03"], rows["org03"].shares[OPENER]
     content = parse(row.signed)
-    assert isinstance(content, Row)
+    assert isinstance(content, RowMessage)
 
     def with_row(message: bytes) -> str:
         return reason(lambda: here.open_messages(OPENER, 1, {**messages, "org03": message}))
@@ -164,7 +164,7 @@ def test_a_clone_with_the_same_random_numbers_repeats_no_seed_and_no_key() -> No
     seeds = []
     for row in rows:
         content = parse(row.signed)
-        assert isinstance(content, Row)
+        assert isinstance(content, RowMessage)
         label = here.epoch.label("share", content.number, content.name, OPENER)
         seeds.append(unseal(here.secrets[OPENER], row.shares[OPENER], label))
     assert len({*seeds}) == len(rows)

@@ -434,6 +434,25 @@ def test_nothing_is_sent_or_opened_while_confirmations_are_missing() -> None:
     assert (len(world.sent), len(world.opened)) == (sent, opened)
 
 
+def test_an_opener_that_has_all_rows_opens_nothing_while_confirmations_are_missing() -> None:
+    world = running()
+    world.round()
+    world.now += EVERY
+    world.turn(times=1)  # the openers, who come first, have not seen the others' rows
+    sent, opened = len(world.sent), len(world.opened)
+    openers = [world.actors[name] for name in ("a", "b")]
+    confirmed = [actor.confirmed for actor in openers]
+    for actor in openers:
+        actor.confirmed = {}
+        actor.tick()
+    world.turn()
+    assert (len(world.sent), len(world.opened)) == (sent, opened)
+    for actor, keys in zip(openers, confirmed, strict=True):
+        actor.confirmed = keys
+    world.turn()
+    assert known(world) == {2}
+
+
 @pytest.mark.parametrize("opener", [False, True])
 def test_a_newcomer_that_never_starts_stops_no_totals(opener: bool) -> None:
     world = World((*NAMES, "e")).start(*NAMES)

@@ -74,6 +74,8 @@ def watch(member: SecureMember, steps: Steps) -> None:
     steps.watch(member.transport, "publish")
     steps.watch(member._record, "write")
     steps.watch(member._vault, "write")
+    for method in ("release", "absorb", "begin_epoch"):  # each is in the transaction of a write
+        steps.watch(member.agent, method)
 
 
 def end(member: SecureMember) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.exchange import OTHERS
-from fedfairx.federation.aggregation.messages import Partial, Row, digest, parse, row_and_share
+from fedfairx.federation.aggregation.messages import Partial, RowMessage, digest, parse, row_and_share
 from fedfairx.federation.aggregation.records import (
     FileStore,
     MemoryStore,
@@ -140,7 +140,7 @@ def test_an_opener_is_killed_at_every_step_of_a_round(tmp_path: Path) -> None:
             if message is not None and ".row." in key:
                 message, _ = row_and_share(message)
             sent = None if message is None else parse(message)
-            if isinstance(sent, Row | Partial) and message is not None:
+            if isinstance(sent, RowMessage | Partial) and message is not None:
                 assert seen.setdefault((key, sent.number), digest(message)) == digest(message)
     last = len(STEPS)
     with Agent.open(base / "org1" / "agent.sqlite", name="org1") as agent:

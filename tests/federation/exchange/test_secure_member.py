@@ -13,7 +13,7 @@ import pytest
 
 from fedfairx.agent.exchange import TOTAL
 from fedfairx.errors import InvalidInput, LedgerMismatch, TransportRefused, TransportUnavailable
-from fedfairx.federation.aggregation.messages import Partial, Row, digest, parse, row_and_share, sign
+from fedfairx.federation.aggregation.messages import Partial, RowMessage, digest, parse, row_and_share, sign
 from fedfairx.federation.aggregation.records import FileStore
 from fedfairx.federation.aggregation.shares import from_bytes, to_bytes
 from fedfairx.federation.exchange.envelope import SignedCodec
@@ -237,7 +237,7 @@ def test_of_two_that_run_from_a_copied_folder_one_stops(tmp_path: Path) -> None:
                 if ".row." in key:
                     signed, _ = row_and_share(signed)
                 sent = parse(signed)
-                assert isinstance(sent, Row | Partial)
+                assert isinstance(sent, RowMessage | Partial)
                 assert seen.setdefault((key, sent.number), digest(signed)) == digest(signed)
     assert first.halted is None
     assert "runs twice" in str(second.halted)

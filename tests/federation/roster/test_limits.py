@@ -10,7 +10,7 @@ import pytest
 from fedfairx.agent.schedules import EveryRound
 from fedfairx.core.statistics import pack, packed_size, unpack
 from fedfairx.errors import MessageRefused
-from fedfairx.federation.roster.limits import FALSE_REFUSAL, Limits
+from fedfairx.federation.roster.limits import FALSE_REFUSAL, ReleaseLimits
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.privacy import Bounds, Centring, Release
 from fedfairx.util.arrays import Array
@@ -37,11 +37,11 @@ def agreed(**changes: Any) -> Terms:
     return terms(**({"dimension": D, "horizon": 64} | changes))
 
 
-def release(limits: Limits, gram: Array, moment: Array, *, number: int = 8, count: int = 8) -> Release:
+def release(limits: ReleaseLimits, gram: Array, moment: Array, *, number: int = 8, count: int = 8) -> Release:
     return Release(number, pack(gram, moment), count, limits.mechanism.digest())
 
 
-def why(limits: Limits, made: Release, before: Release | None = None) -> str:
+def why(limits: ReleaseLimits, made: Release, before: Release | None = None) -> str:
     with pytest.raises(MessageRefused) as refused:
         limits.check("org1", made, before)
     assert refused.value.reason == "absurd"

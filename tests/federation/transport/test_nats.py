@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import shutil
 import signal
 import ssl
@@ -10,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import datetime, timedelta, tzinfo
 from functools import partial
 from pathlib import Path
@@ -161,6 +162,29 @@ def test_a_server_that_hangs_is_noticed_within_five_seconds_and_one_that_dies_ma
             member.transport.close()
             server.kill()
     assert caplog.messages == []  # asyncio complained whenever a connection with TLS ended
+
+
+def test_an_answer_that_comes_as_its_call_runs_out_of_time_makes_no_noise() -> None:
+    """Python's `wait_for` then forgets that it was cancelled, and the client raises what the answer says."""
+    said: list[str] = []
+
+    async def meet() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context["message"]))
+
+        async def asking() -> None:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise OSError("wrong last sequence") from None
+
+        transport = object.__new__(NatsTransport)
+        transport._violated = asyncio.Event()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(transport._permitted(asking()), 0.01)
+        gc.collect()
+
+    asyncio.run(meet())
+    assert said == []
 
 
 def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path) -> None:
@@ -449,6 +473,34 @@ def test_members_go_on_while_their_hub_is_killed(tmp_path: Path) -> None:
             assert {peer.records for peer in member.peers.values()} == {27}
             assert len(member.peers) == 2
             assert not member.refusals
+
+
+def test_a_hub_that_is_lost_while_a_member_connects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """nats-py then writes to a connection that was closed twice, at which asyncio's TLS fails."""
+    require_nats()
+    base, port = tmp_path / "federation", free_port()
+    roster = create_federation(base, terms(), {"org1": None, "org2": None}, hosts=["127.0.0.1"], port=port)
+    hub = NatsServer.of(base / "hub" / "nats-server.conf", port)
+    require, lost = client.Stream.require, threading.Event()
+
+    async def after_a_loss(stream: client.Stream) -> None:
+        if not lost.is_set():
+            hub.kill()
+            while stream._ask.__self__._client.is_connected:  # type: ignore[attr-defined]
+                await asyncio.sleep(0.01)
+            lost.set()
+        await require(stream)
+
+    monkeypatch.setattr(client.Stream, "require", after_a_loss)
+    try:
+        hub.start().make_bucket_in(base / "hub")
+        with _closing(identified((base, f"tls://127.0.0.1:{port}", roster), "org1", deadline=1.0)) as end:
+            assert lost.wait(10)
+            wait_until(lambda: "does not answer" in _why(end))
+            hub.start()
+            wait_until(lambda: _published(end, "org1", b"one", None))
+    finally:
+        hub.kill()
 
 
 def test_a_member_can_t_write_under_anothers_name(founded: tuple[Path, str, Roster]) -> None:

@@ -44,7 +44,7 @@ def test_the_latest_of_each_stays_and_who_watches_is_told() -> None:
 
 def grown_to(revision: int) -> Mirror:
     mirror = Mirror()
-    mirror.same_stream("made", last=0, known=0)
+    mirror.same_stream("made", last=0, highest=0)
     mirror.fetched(0, mirror.doubts)
     assert hear(mirror, *range(1, revision + 1)) == mirror.highest == revision
     return mirror
@@ -53,8 +53,8 @@ def grown_to(revision: int) -> Mirror:
 def test_a_stream_that_has_grown_is_not_in_doubt() -> None:
     mirror = grown_to(2)
     doubts = mirror.doubts
-    assert mirror.same_stream("made", last=2, known=2)
-    assert mirror.same_stream("made", last=9, known=2)
+    assert mirror.same_stream("made", last=2, highest=2)
+    assert mirror.same_stream("made", last=9, highest=2)
     assert (mirror.whole, mirror.doubts, mirror.of("a")) == (2, doubts, (2, b"2"))
 
 
@@ -62,7 +62,7 @@ def test_another_stream_or_an_earlier_one_is_fetched_whole() -> None:
     for made, last in (("again", 2), ("again", 5), ("made", 1), ("made", 0)):
         mirror, told = grown_to(2), []
         mirror.watchers.add(lambda told=told: told.append(1))
-        assert not mirror.same_stream(made, last=last, known=2)
+        assert not mirror.same_stream(made, last=last, highest=2)
         assert (mirror.whole, mirror.highest, mirror.of("a")) == (-1, -1, (0, None))
         assert mirror.latest() == {"a": b"2"}  # until somebody has looked
         mirror.keep("b", 1, b"other")

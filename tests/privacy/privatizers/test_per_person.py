@@ -216,7 +216,7 @@ def test_a_durable_ledger_needs_durable_counts(tmp_path: Path) -> None:
 
 
 def test_a_limit_below_one_or_another_one_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="records must be >= 1"):
+    with pytest.raises(InvalidInput, match="person_records must be a whole number >= 1"):
         bound(records=0)
     with pytest.raises(LedgerMismatch, match="a run keeps its limit"):
         bound(records=1, persons=MemoryPersons(records=2))

@@ -47,7 +47,7 @@ def opens(client: Any, token: str, path: str = "/exposure") -> bool:
 def test_the_page_to_sign_in_names_no_agent(client: Any) -> None:
     """Anybody can see it."""
     new_key(client, "reader")
-    (name,) = client.app_service.agents.known
+    (name,) = client.app_service.agents.rows
     assert name in client.get("/", headers={"authorization": f"Bearer {new_key(client, 'reader')}"}).text
     for answer in (client.get("/sign-in"), client.get("/"), client.post("/sign-in", data={"key": "a.b"})):
         assert 'action="/sign-in"' in answer.text
@@ -122,7 +122,7 @@ def test_a_session_is_over_after_its_time(client: Any) -> None:
     held.clock = lambda: began + auth.SECONDS + 60
     assert not opens(client, token)
     client.portal.call(held.keep, [])
-    assert not held._held  # and nothing of it is kept
+    assert not held._sessions  # and nothing of it is kept
 
 
 def test_services_on_one_host_don_t_sign_each_other_out(tmp_path) -> None:

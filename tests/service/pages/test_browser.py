@@ -264,6 +264,41 @@ def test_there_are_charts(tab: Any, site: Site) -> None:
     assert tab.locator(".plot canvas").count() == 1
 
 
+LABELS = """() => {  // that are drawn from now on, with the room on both sides
+    const fill = CanvasRenderingContext2D.prototype.fillText;
+    CanvasRenderingContext2D.prototype.fillText = function(text, x, y) {
+        const half = this.measureText(text).width / 2;
+        if (text.includes(":")) window.labels.push([text, Math.min(x - half, this.canvas.width - x - half)]);
+        return fill.call(this, text, x, y);
+    };
+}"""
+YOUNG = """begin => {  // four minutes in stretches of ten seconds
+    const figure = document.querySelector("figure.chart"), data = JSON.parse(figure.dataset.series);
+    data.times = [...Array(24).keys()].map(k => 1.8e9 + begin + 10 * k);
+    data.decisions = data.rewards = data.times.map(() => 1);
+    figure.dataset.series = JSON.stringify(data);
+    window.labels = [];
+}"""
+DRAWN = """new Promise(done => {
+    let frames = 0;
+    const look = () => labels.length || ++frames > 300 ? done(labels) : requestAnimationFrame(look);
+    look();
+})"""
+
+
+def test_a_narrow_chart_has_labels_of_time_that_are_whole(tab: Any, site: Site) -> None:
+    """By uPlot's own steps there was one label, and that was cut."""
+    tab.set_viewport_size({"width": 400, "height": 900})
+    tab.goto(site.url + "/")
+    tab.evaluate(LABELS)
+    for number, begin in enumerate((0, 60, 130, 200, 290)):
+        tab.evaluate(YOUNG, begin)
+        tab.emulate_media(color_scheme=("dark", "light")[number % 2])  # which draws again
+        labels = tab.evaluate(DRAWN)
+        assert len({text for text, _ in labels}) >= 2, labels
+        assert min(room for _, room in labels) >= 0, labels
+
+
 def test_a_reader_sees_less_and_as_well(tab: Any, tmp_path: Path) -> None:
     place = tmp_path / "agent.sqlite"
     fill(str(place), 400)
@@ -328,6 +363,7 @@ def test_the_report_is_one_sheet_to_sign(tab: Any, site: Site) -> None:
     tab.emulate_media(media="print")
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert tab.locator(".top").is_hidden()
+    assert tab.get_by_text("it can’t see that the model is wrong").is_visible()
     assert tab.locator(".sign .lines").is_visible()
 
 

@@ -80,7 +80,7 @@ def test_of_many_options_those_taken_are_seen() -> None:
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=5))
 def test_a_range_has_zero_and_all_values_in_it(values: list[float]) -> None:
-    shown = charts.Range.around(values)
+    shown = charts.Scale.around(values)
     places = [float(shown.x(value)[:-1]) for value in sorted([0.0, *values])]
     assert places == sorted(places)
     assert 1.99 < places[0] <= places[-1] < 98.01
@@ -114,3 +114,22 @@ def test_words() -> None:
     assert formatting.count(1234567) == "1\u202f234\u202f567"
     assert formatting.moment(0) == "1970-01-01 00:00"
     assert formatting.moment(None) == "–"
+
+
+def test_numbers_are_written_for_people() -> None:
+    assert [formatting.between(*ends) for ends in ((0.0123, 0.456), (1.0, 1.0), (0.00001, 0.00456))] == [
+        "1.2 – 45.6\u00a0%",
+        "100.0\u00a0%",
+        "0.0 – 0.46\u00a0%",
+    ]
+    numbers = ((0.0008,), (0.0008, 0.1), (-0.0004, 0.1), (-0.25, 0.1), (2e-6, 1e-6))
+    assert [formatting.number(*each) for each in numbers] == [
+        "8.0e\u221204",
+        "0.001",
+        "0.000",
+        "\u22120.250",
+        "2.0e\u221206",
+    ]
+    text = "5 000 of 12 345 678 draws, 7 actions, 2026 11, 1 2345"
+    written = "5\u202f000 of 12\u202f345\u202f678 draws, 7 actions, 2026 11, 1 2345"
+    assert formatting.unbroken(text) == written

@@ -19,7 +19,7 @@ from fedfairx.privacy import Guarantee
 from fedfairx.service.exposure_cache import ExposureSnapshot
 from fedfairx.service.pages.exposure_page import view_of
 from fedfairx.service.pages.jinja import page
-from fedfairx.service.pages.periods import Window
+from fedfairx.service.pages.periods import Period
 from fedfairx.service.routes.exposure import _written
 from fedfairx.service.schemas import Privacy, Sync
 
@@ -82,7 +82,7 @@ def test_how_far_a_peer_is_believed_and_why() -> None:
 
 
 def exposure(looked: ExposureSnapshot) -> str:
-    return html("exposure", view_of(looked, Window("All", ""), QueryParams(), exact=True))
+    return html("exposure", view_of(looked, Period("All", ""), QueryParams(), exact=True))
 
 
 def test_a_table_that_leaves_decisions_out_says_so() -> None:
@@ -90,6 +90,17 @@ def test_a_table_that_leaves_decisions_out_says_so() -> None:
     for bounded in (True, False):
         looked = ExposureSnapshot(table, 1.7e9, 1.8e9, 1.8e9, 0.0, bounded, 0, 0, 100)
         assert ("its start moves" in exposure(looked)) == bounded
+
+
+def test_a_table_of_the_latest_decisions_says_that_it_is_not_all() -> None:
+    table = ffx.exposure([ffx.Logged([0.5, 0.5], t % 2) for t in range(100)])
+    looked = ExposureSnapshot(table, 1.7e9, 1.8e9, 1.8e9, 0.0, True, 0, 0, 100, partial=True)
+    said = "So far this is of the latest 100 decisions; the table of all is being computed."
+    assert said in exposure(looked)
+    assert "its start moves" not in exposure(looked)
+    assert said not in exposure(replace(looked, partial=False))
+    none = html("exposure", view_of(None, Period("All", ""), QueryParams(), exact=True))
+    assert "The table is being computed." in none
 
 
 def judged(verdict: str, *, more: int | None = None, left: bool = False, shown: float = 0.3) -> Row:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from html import unescape
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from starlette.testclient import TestClient
 import fedfairx as ffx
 from fedfairx.decision import DecisionNote
 from fedfairx.demo.couriers import FEATURES, SHARED, Couriers
+from fedfairx.service import exposure_cache
 from fedfairx.service.pages import PAGES, jinja
 from fedfairx.service.pages.pagination import LINES
 from fedfairx.storage.api_keys import ApiKeys
@@ -38,7 +40,7 @@ def empty(tmp_path) -> str:
 @pytest.mark.long
 def test_every_page_is_there_and_loads_nothing_from_elsewhere(market: str) -> None:
     with looking(market) as client:
-        for path in PATHS:
+        for path in [*PATHS, *(f"/agents/market{path}" for path in PATHS)]:
             answer = client.get(path)
             assert answer.status_code == 200, path
             assert "default-src 'none'" in answer.headers["content-security-policy"]
@@ -399,3 +401,47 @@ def test_values_outside_of_ranges_and_levels_need_attention(tmp_path: Path) -> N
         many = [{"actions": [{"id": "ann", "features": sound}]}] * 99
         client.post("/v1/decisions/batch", json={"decisions": many})
         assert "outside of their ranges" not in client.get("/").text  # less than one in a hundred decisions
+
+
+def test_a_long_log_is_not_waited_for(market: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages say what is still being computed, and nobody signs a report of a part of the decisions."""
+    going_on = threading.Event()
+
+    def slowly(real: Callable[..., object], stops: Callable[..., bool]) -> Callable[..., object]:
+        def called(*asked: object) -> object:
+            assert not stops(*asked) or going_on.wait(30)
+            return real(*asked)
+
+        return called
+
+    monkeypatch.setattr(exposure_cache, "PATIENCE", 0.05)
+    monkeypatch.setattr(exposure_cache, "FEW", (50, 1 << 19))
+    cache = exposure_cache.ExposureCache
+    monkeypatch.setattr(cache, "_make", slowly(cache._make, lambda *asked: not asked[-1]))
+    monkeypatch.setattr(cache, "_read_change", slowly(cache._read_change, lambda *_: True))
+    monkeypatch.setattr(cache, "_read_arrivals", slowly(cache._read_arrivals, lambda *_: True))
+    with looking(market) as client:
+        pages = ("/", "/exposure", "/report", "/rewards")
+
+        def texts() -> dict[str, str]:
+            return {path: re.sub(r"<[^>]*>", "", client.get(path).text) for path in pages}
+
+        while "So far this is of the latest 50 decisions" not in texts()["/"]:
+            pass
+        early = texts()
+        for path in ("/exposure", "/report"):
+            assert (
+                "So far this is of the latest 50 decisions; the table of all is being computed."
+                in early[path]
+            )
+        assert "There is nothing to sign yet" in early["/report"]
+        assert "What needs attention is being computed." in early["/"]
+        assert "–being computed" in early["/"]
+        assert "Whether merit changes is being computed." in early["/"]
+        assert "Decisions are still being counted." in early["/rewards"]
+        assert "No decision has been counted" not in early["/rewards"]
+        going_on.set()
+        while any("being" in text for text in texts().values()):
+            pass
+        assert "I have read this report" in texts()["/report"]
+        assert "Nothing needs attention." in texts()["/"]

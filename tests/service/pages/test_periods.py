@@ -1,4 +1,4 @@
-"""Windows that start at fixed times."""
+"""Periods that start at fixed times."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import datetime
 
 import pytest
 
-from fedfairx.service.pages.periods import periods, window_of, windows
+from fedfairx.service.pages.periods import fixed_periods, period_of, periods
 from fedfairx.service.problems import ProblemError
 
 
-def test_windows_start_at_fixed_times() -> None:
+def test_periods_start_at_fixed_times() -> None:
     one, other = (
-        windows(datetime.datetime(2026, 3, 31, hour, 59, 59, 5, tzinfo=datetime.UTC)) for hour in (0, 23)
+        fixed_periods(datetime.datetime(2026, 3, 31, hour, 59, 59, 5, tzinfo=datetime.UTC))
+        for hour in (0, 23)
     )
     assert one == other
     starts = {
@@ -28,6 +29,6 @@ def test_windows_start_at_fixed_times() -> None:
 
 
 def test_one_is_chosen() -> None:
-    assert [each.chosen for each in periods(window_of({"period": "month"}, free=False))].count(True) == 1
+    assert [each.chosen for each in periods(period_of({"period": "month"}, free=False))].count(True) == 1
     with pytest.raises(ProblemError):
-        window_of({"period": "since the best day"}, free=False)
+        period_of({"period": "since the best day"}, free=False)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from fedfairx.service.pages import share_page
+from fedfairx.service.pages.formatting import change as change_words
 from fedfairx.service.settings import place_of
 from fedfairx.storage.api_keys import open_keys
 from service_helpers import asking, decide, settings_for
@@ -48,8 +49,9 @@ def cards(text: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("rule", ["expected-merit", "greedy"])
 def test_averages_are_those_of_the_decisions_in_which_it_could_be_chosen(rule: str, place: str) -> None:
-    """The oracle averages what the explanations of single decisions say."""
-    rng, shares, others, shown, logs, unsure, values = np.random.default_rng(4), [], [], 0, [], [], []
+    """The oracle averages what the explanations of single decisions say: each gives the share that it would
+    have been without a feature. In a decision with nobody else that is the share itself."""
+    rng, shares, others, shown, without, unsure, values = np.random.default_rng(4), [], [], 0, [], [], []
     with asking(place, features=FEATURES, rule=rule) as client:
         for t in range(40):
             near = ("ann",) if t % 10 == 5 else ("ann", "ben", "cid", "dan") if t % 4 else ("ben", "cid")
@@ -65,10 +67,13 @@ def test_averages_are_those_of_the_decisions_in_which_it_could_be_chosen(rule: s
                 (one,) = (each for each in told["actions"] if each["action_id"] == "ann")
                 shares.append(one["share"])
                 shown += best
+            if near == ("ann",):
+                without.append([1.0] * len(FEATURES))
+                unsure.append(1.0)
             if len(near) == 4:
                 others.append((1 - one["share"]) / 3)
-                logs.append([np.log1p(each["change"]) for each in one["features"]])
-                unsure.append(np.log1p(one["uncertainty_change"] or 0.0))
+                without.append([one["share"] / (1 + each["change"]) for each in one["features"]])
+                unsure.append(one["share"] / (1 + (one["uncertainty_change"] or 0.0)))
                 values.append([(each["value"], each["others"]) for each in one["features"]])
         text = page_of(client, "ann")
         lines = client.get("/share?action=ann&format=csv").text
@@ -81,19 +86,26 @@ def test_averages_are_those_of_the_decisions_in_which_it_could_be_chosen(rule: s
         table = {row[0]: row[1:] for row in csv.reader(io.StringIO(lines))}
         for number, name in enumerate(FEATURES):
             value, other, _, change = table[name]
-            assert float(change) == pytest.approx(
-                np.expm1(np.mean([each[number] for each in logs])), abs=1e-9
-            )
+            average = np.mean([each[number] for each in without])
+            assert float(change) == pytest.approx(np.mean(shares) / average - 1, abs=1e-9)
             assert float(other) == pytest.approx(np.mean([each[number][1] for each in values]))
             if name == "vehicle":
                 assert value == "bike"
             else:
                 assert float(value) == pytest.approx(np.mean([each[number][0] for each in values]))
         assert table["offered"][0] == str(len(shares))
+        bars = re.findall(r'<rect class="(\w+)" x="[\d.]+%" y="4" width="([\d.]+)%"', text)
+        widths = [float(width) for _, width in bars]
+        written = [float(change) for name, (*_, change) in table.items() if name in FEATURES]
+        assert [kind for kind, _ in bars] == ["less" if change < 0 else "more" for change in written]
+        assert widths == sorted(widths, reverse=True)
         assert "of the decisions in which you could be chosen: " in text
+        sentence = re.findall(r'<p class="because">([^<]*)</p>', text)[0]
+        assert "your distance of" not in sentence.lower()  # the mean of distances that vary explains nothing
+        assert "distance" not in sentence or "your varying distance " in sentence.lower()
         assert ("what is not known yet" in text) == (rule == "expected-merit")
         if rule == "expected-merit":
-            words = f"{100 * np.expm1(np.mean(unsure)):+.1f} %".replace("-", "−")
+            words = change_words(np.mean(shares) / np.mean(unsure) - 1).replace("\u00a0", " ")
             assert f'class="number" data-label="Changed the share by">{words}</td></tr>' in text
         nobody = page_of(client, "zoe")
         assert "There is no decision in this period in which zoe could be chosen." in nobody

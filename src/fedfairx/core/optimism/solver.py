@@ -153,11 +153,11 @@ def _note_fall(work: Scratch) -> None:
 @stage
 def note_last(work: Scratch) -> None:
     """Include the present point, which has been evaluated, in BEST."""
-    kept, here = work.model[BEST_STEP], work.model[HERE_STEP]
+    best_step, here = work.model[BEST_STEP], work.model[HERE_STEP]
     objective, best = work.lane[OBJECTIVE], work.lane[BEST]
     work.lane[BEST] = larger(objective, best)
-    for j in range(kept.shape[0]):
-        kept[j] = where_above(best, objective, kept[j], here[j])
+    for j in range(best_step.shape[0]):
+        best_step[j] = where_above(best, objective, best_step[j], here[j])
 
 
 @stage
@@ -431,7 +431,13 @@ def climb(starts: Starts, count: int, best: float, distance: float, tolerance: f
 
 @stage
 def restart(
-    contexts: Rows, region: Region, merit: Rows, block: Scratch, lane: int, tolerance: float, max_steps: int
+    contexts: Rows,
+    region: Region,
+    merit: Rows,
+    block: Scratch,
+    lane: int,
+    tolerance: float,
+    max_steps: int,
 ) -> bool:
     """Run further starts for one lane after `ascend`; True if one found a larger objective.
 
@@ -452,18 +458,18 @@ def restart(
     if count == 0:
         return False
     climb(starts, count, best, distance, tolerance, max_steps)
-    found, model = by_lane(starts.work.lane), by_lane(starts.work.model)
+    values, model = by_lane(starts.work.lane), by_lane(starts.work.model)
     winner = -1
     for s in range(count):
         # A last digit does not count: the present point has converged, and is more exact in u.
-        if found[BEST, s] - best > FLAT * (1.0 + abs(best)):
-            best = found[BEST, s]
+        if values[BEST, s] - best > FLAT * (1.0 + abs(best)):
+            best = values[BEST, s]
             winner = s
     if winner < 0:
         return False
     # If the winner converged, its last point: the best one that it saw is less exact in u.
-    arrived = found[RESIDUAL, winner] <= tolerance * tolerance
-    arrived = arrived and best - found[OBJECTIVE, winner] <= FLAT * (1.0 + abs(best))
+    arrived = values[RESIDUAL, winner] <= tolerance * tolerance
+    arrived = arrived and best - values[OBJECTIVE, winner] <= FLAT * (1.0 + abs(best))
     here = by_lane(block.model)
     for j in range(contexts.shape[1]):
         here[HERE_STEP, j, lane] = model[HERE_STEP if arrived else BEST_STEP, j, winner]

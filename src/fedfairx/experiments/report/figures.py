@@ -16,12 +16,12 @@ from fedfairx.experiments import paper_data
 from fedfairx.experiments.experiment import Picture, Size
 from fedfairx.experiments.outcomes import FAIRNESS, REWARD, Outcome, Outcomes
 from fedfairx.experiments.scores import Estimate
-from fedfairx.experiments.sweep.partial_files import remove_stale, write_whole
 from fedfairx.util.arrays import Array
 from fedfairx.util.figure_style import COLOURS as COLOURS
 from fedfairx.util.figure_style import METRIC_NAMES, NAMES, End, round_axis, thousands
 from fedfairx.util.figure_style import band as band
 from fedfairx.util.figure_style import end_labels as end_labels
+from fedfairx.util.files import remove_stale, write_whole
 from fedfairx.util.formatting import half_width
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def log_ticks(axis: Any, limits: tuple[float, float] | None = None) -> None:
 def round_above(value: float) -> float:
     """Round up to one of …, 1, 3, 10, 30, …, so that an axis ends at a tick."""
     decade = 10.0 ** math.floor(math.log10(value))
-    return next(step * decade for step in (1, 3, 10) if step * decade >= value * (1 - 1e-9))
+    return next(digit * decade for digit in (1, 3, 10) if digit * decade >= value * (1 - 1e-9))
 
 
 def power(value: float) -> str:
@@ -185,10 +185,10 @@ def error_bar(values: Array) -> Any:
     return np.nan_to_num(half_width(values))
 
 
-def error_bars(found: Sequence[Estimate]) -> tuple[list[float], Array]:
+def error_bars(estimates: Sequence[Estimate]) -> tuple[list[float], Array]:
     """Values of estimates, and (2, n) how far their intervals reach below and above."""
-    sides = [[each.value - each.low for each in found], [each.high - each.value for each in found]]
-    return [each.value for each in found], np.nan_to_num(sides)
+    sides = [[each.value - each.low for each in estimates], [each.high - each.value for each in estimates]]
+    return [each.value for each in estimates], np.nan_to_num(sides)
 
 
 def draw_curve(axes: Axes, rounds: Any, values: Array, label: str, colour: str, **style: Any) -> End:

@@ -13,8 +13,8 @@ from fedfairx.experiments.experiment import DATA, OURS, OWN, PAPER, Experiment, 
 from fedfairx.experiments.provenance import Provenance
 from fedfairx.experiments.report.markup import Document, Drawn, Html, Markdown
 from fedfairx.experiments.scores import CRITERION, Scores, Table, number
-from fedfairx.experiments.sweep.partial_files import write_whole
 from fedfairx.experiments.world import stored_calibration
+from fedfairx.util.files import write_whole
 
 _TEXTS = json.loads((DATA / "report.json").read_text(encoding="utf-8"))
 # Tables that do not depend on results: where we differ from the paper and why.

@@ -37,7 +37,7 @@ def contents(_: Size) -> Contents:
     """Regret at m=40 over that at m=10, and the exponent of m."""
     falls = {name: over(f"{name}-{AGENTS[-1]}", f"{name}-{AGENTS[0]}") for name in ALGORITHMS}
     theirs = {name: paper_data.fairness("exp3", series)[1] for name, series in ALGORITHMS.items()}
-    found = "; ".join(
+    text = "; ".join(
         f"{name.title()}: {{{name}}}, growing as m^{{{name}_slope:.2f}} (paper m^{slope(theirs[name]):.2f}; "
         "perfect pooling m^-0.5)"
         for name in ALGORITHMS
@@ -52,7 +52,7 @@ def contents(_: Size) -> Contents:
                 "regret falls with the number of agents",
                 "the 95 % intervals of regret(m=40)/regret(m=10) lie below 1, for Fed and for Priv",
                 (Bar(falls, high=1.0, by="interval"),),
-                words(found, **falls, **{f"{name}_slope": _slope(name) for name in ALGORITHMS}),
+                words(text, **falls, **{f"{name}_slope": _slope(name) for name in ALGORITHMS}),
             ),
         ),
         tables=(

@@ -54,11 +54,11 @@ def runs(size: Size) -> tuple[Run, ...]:
             for rule in RULES
             for budget, (epsilon, delta) in BUDGETS.items()
         },
-        **{name: given for name, (_, given) in REFINEMENTS.items()},
+        **{name: options for name, (_, options) in REFINEMENTS.items()},
     }
     world = env.scenario(size)
     plain = (env.run("b0", world, env.B0), env.run("fed", world, env.FED))
-    return (*plain, *(env.run(key, world, env.PRIV, **given) for key, given in changes.items()))
+    return (*plain, *(env.run(key, world, env.PRIV, **options) for key, options in changes.items()))
 
 
 def contents(_: Size) -> Contents:

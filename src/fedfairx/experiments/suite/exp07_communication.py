@@ -27,14 +27,14 @@ def schedules(size: Size) -> dict[str, Schedule]:
 def runs(size: Size) -> tuple[Run, ...]:
     """Fed and Priv under every schedule, with own fresh data: else long gaps would only show its lack."""
     world = env.scenario(size)
-    found = [env.run("never", world, env.B0)]
+    all_runs = [env.run("never", world, env.B0)]
     for name, schedule in schedules(size).items():
         # The default schedules are given by leaving them out, so that other experiments' results are found.
-        given = {} if name == "paper" else {"schedule": schedule}
+        options = {} if name == "paper" else {"schedule": schedule}
         private = SAME_AS.get(name, env.PRIV)
-        found.append(env.run(f"fed, {name}", world, env.FED, **given))
-        found.append(env.run(f"priv, {name}", world, private, decide_from="released+local", **given))
-    return tuple(found)
+        all_runs.append(env.run(f"fed, {name}", world, env.FED, **options))
+        all_runs.append(env.run(f"priv, {name}", world, private, decide_from="released+local", **options))
+    return tuple(all_runs)
 
 
 def by_releases(outcomes: Outcomes, size: Size) -> dict[str, str]:

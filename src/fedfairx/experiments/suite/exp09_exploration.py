@@ -61,10 +61,10 @@ def paper_runs(size: Size) -> Iterator[Run]:
     """The paper's rule and expected merit; private from releases alone, centred."""
     private: dict[str, Any] = {"epsilon": env.EPSILON, "delta": env.DELTA, "decide_from": "released"}
     for rule, how in product((PAPER, MERIT), HOWS):
-        given = (env.options() if rule == PAPER else {}) | (private if how == "priv" else {})
+        options = (env.options() if rule == PAPER else {}) | (private if how == "priv" else {})
         algorithm = worlds.algorithm_of(rule, how)
         least = worlds.least_seeds(size, worlds.FEWER if how == "priv" else worlds.SEEDS)  # judged or not
-        yield Run(key("paper", rule, how), env.scenario(size), algorithm, given, least)
+        yield Run(key("paper", rule, how), env.scenario(size), algorithm, options, least)
 
 
 def against(world: str, how: str, rule: str = MERIT, other: str = PAPER) -> Estimated:
@@ -478,18 +478,18 @@ def over_time(outcomes: Outcomes, horizon: int) -> dict[float, Array]:
 def _pays(outcomes: Outcomes, size: Size) -> str:
     """From which round on the whole interval lies below learning alone, for each ε; and how it begins."""
     rounds = outcomes[alone_key(size.horizon)].rounds
-    found, early = [], []
+    moments, early = [], []
     for epsilon, curve in over_time(outcomes, size.horizon).items():
         gains = curve.mean(axis=0) + figures.error_bar(curve) < 1
         # For good: a lucky moment at the start does not count.
         late = np.flatnonzero(~gains)
         first = 0 if late.size == 0 else late[-1] + 1
         when = f"round {number(rounds[first])}" if first < rounds.size else "not by then"
-        found.append(f"ε = {epsilon:g}: {when}")
+        moments.append(f"ε = {epsilon:g}: {when}")
         early.append(f"{curve[:, 0].mean():.2f}")
     return (
         "From when on private sharing among ten pays, by the 95 % interval of the regret so far (δ = "
-        f"{power(CROWD_DELTA)}, planned for T = {number(size.horizon)}): {', '.join(found)}. "
+        f"{power(CROWD_DELTA)}, planned for T = {number(size.horizon)}): {', '.join(moments)}. "
         f"The first releases are nearly all noise: at round {number(rounds[0])} the regret so far is "
         f"{', '.join(early)} times that of learning alone."
     )

@@ -92,13 +92,13 @@ def late_runs(size: Size) -> Iterator[Run]:
         label, changes = KINDS[kind]
         world = World(label, {**changes, "delay": float(delay), "delays": "fixed"}, HORIZON)
         scenario = world.scenario(size, "alone")
-        given = world.options(MERIT if rule == BEFORE else rule, size)
+        options = world.options(MERIT if rule == BEFORE else rule, size)
         if rule == BEFORE:
             # A mean for each coordinate is not learnt.
             prior = Prior(mean=(0.0,) * scenario.dimension, sd=scenario.merits[0].reward_scale)
-            given |= {"prior": prior, "most_bonus": math.inf}
+            options |= {"prior": prior, "most_bonus": math.inf}
         algorithm = algorithm_of(MERIT if rule == BEFORE else rule, "alone")
-        yield Run(late_key(kind, delay, rule), scenario, algorithm, given, least_seeds(size))
+        yield Run(late_key(kind, delay, rule), scenario, algorithm, options, least_seeds(size))
 
 
 def ours_over(kind: str, delay: int, rule: str) -> Estimated:

@@ -51,8 +51,8 @@ DECIDE_FROM = {PAPER: "released+local", MERIT: "own+released"}
 def algorithm_of(rule: str, how: str) -> Algorithm:
     """The algorithm that follows a rule alone, together or privately; greedy has no name of its own."""
     kind, prefix = RULES[rule].rule, "" if how == "alone" else f"{how}-"
-    found = algorithm(prefix + _NAMED.get(kind, "fairx-bayes"))
-    return found if kind in _NAMED else replace(found, name=prefix + kind, summary="", rule=kind)
+    base = algorithm(prefix + _NAMED.get(kind, "fairx-bayes"))
+    return base if kind in _NAMED else replace(base, name=prefix + kind, summary="", rule=kind)
 
 
 @dataclass(frozen=True)
@@ -120,12 +120,12 @@ def least_seeds(size: Size, seeds: int = SEEDS) -> int:
 def world_run(name: str, rule: str, how: str, size: Size) -> Run:
     """One rule in one world."""
     world = WORLDS[name]
-    given = world.options(rule, size)
+    options = world.options(rule, size)
     if how == "priv":
-        given |= {"epsilon": env.EPSILON, "delta": env.DELTA, "decide_from": DECIDE_FROM[rule]}
+        options |= {"epsilon": env.EPSILON, "delta": env.DELTA, "decide_from": DECIDE_FROM[rule]}
     judged = rule in JUDGED or (name, how) == (ONE_HOT, "alone")
     seeds = least_seeds(size, SEEDS if judged else FEWER)
-    return Run(key(name, rule, how), world.scenario(size, how), algorithm_of(rule, how), given, seeds)
+    return Run(key(name, rule, how), world.scenario(size, how), algorithm_of(rule, how), options, seeds)
 
 
 def world_runs(size: Size) -> tuple[Run, ...]:

@@ -83,8 +83,8 @@ def _played(run: Run, seeds: Sequence[int], show: Showing) -> Outcome:
         reward.append(((due - exposures) @ means).cumsum()[rounds - 1])
         shares.append(exposures.mean(axis=0)[_by_rank(means)])
         last = means.argmin()
-        given = np.diff(exposures[:, last].cumsum()[rounds - 1], prepend=0.0)
-        weakest.append(given / (due[last] * np.diff(rounds, prepend=0)))
+        shown = np.diff(exposures[:, last].cumsum()[rounds - 1], prepend=0.0)
+        weakest.append(shown / (due[last] * np.diff(rounds, prepend=0)))
     return Outcome(
         seeds=np.array(seeds, dtype=np.int64),
         rounds=rounds,
@@ -131,8 +131,8 @@ def fair_exposures(merits: Array, weights: Array) -> Array:
     for arm, weight in zip(order, padded, strict=True):
         merit, size = float(merits[arm]), 1
         while blocks and blocks[-1][1] * merit >= weight * blocks[-1][0]:
-            more, given, count = blocks.pop()
-            merit, weight, size = merit + more, weight + given, size + count
+            more, extra, count = blocks.pop()
+            merit, weight, size = merit + more, weight + extra, size + count
         blocks.append((merit, weight, size))
     exposures = np.empty(merits.size)
     exposures[order] = np.repeat([w / f for f, w, _ in blocks], [size for _, _, size in blocks])

@@ -42,7 +42,7 @@ FLOOR = 0.004  # of the figure: what is below is drawn there
 
 
 @dataclass(frozen=True)
-class World:
+class SlotWorld:
     """Arms that stay, and the slots that they are shown in."""
 
     label: str
@@ -56,8 +56,8 @@ class World:
 
 
 WORLDS = {
-    "ranked": World("5 ranked slots of 20 arms", 20, attention(5)),
-    "set": World("sets of 3 of 10 arms", 10, ONE * 3),
+    "ranked": SlotWorld("5 ranked slots of 20 arms", 20, attention(5)),
+    "set": SlotWorld("sets of 3 of 10 arms", 10, ONE * 3),
 }
 MERIT, SINGLE, ORDERED, BEST = "merit", "single", "ordered", "best"
 #: Name → label, colour and marker.
@@ -82,7 +82,7 @@ def slots_of(world: str, policy: str) -> tuple[float, ...]:
 def runs(size: Size) -> tuple[Run, ...]:
     """Every policy in both worlds, played by live agents."""
     least = SEEDS if size.full else 0
-    made = []
+    all_runs = []
     for name, world in WORLDS.items():
         for policy in POLICIES:
             options: dict[str, Any] = {"slots": slots_of(name, policy)}
@@ -92,8 +92,8 @@ def runs(size: Size) -> tuple[Run, ...]:
                 algorithm, options = "linucb", env.options(**options)
             # Half of the seeds decide what this is for, and its integrals are most of the work.
             seeds = least // 2 if policy == ORDERED else least
-            made.append(Run(key(name, policy), world.scenario(size), algorithm, options, seeds, play))
-    return tuple(made)
+            all_runs.append(Run(key(name, policy), world.scenario(size), algorithm, options, seeds, play))
+    return tuple(all_runs)
 
 
 def over_due(outcomes: Outcomes, size: Size, world: str, policy: str) -> Array:

@@ -38,7 +38,7 @@ ALL_OF_IT = "fedfairx reproduce exp12 --seeds 10"  # the whole grid; `reproduce`
 
 
 @dataclass(frozen=True)
-class Setting:
+class Place:
     """One place of the grid."""
 
     horizon: int
@@ -70,17 +70,17 @@ def whole(size: Size) -> bool:
     return size.full and size.seeds >= SEEDS
 
 
-def by_epsilon(size: Size, horizon: int) -> tuple[Setting, ...]:
+def by_epsilon(size: Size, horizon: int) -> tuple[Place, ...]:
     """Ten members, of whom two may collude, at every ε; at the long horizon one ε unless all are run."""
     every = whole(size) or horizon == lengths(size)[0]
-    return tuple(Setting(horizon, epsilon=epsilon) for epsilon in (EPSILONS if every else (EPSILON,)))
+    return tuple(Place(horizon, epsilon=epsilon) for epsilon in (EPSILONS if every else (EPSILON,)))
 
 
-def by_members(size: Size) -> tuple[Setting, ...]:
+def by_members(size: Size) -> tuple[Place, ...]:
     """Federations of three sizes, of whom several numbers may collude."""
     short, long = lengths(size)
     return tuple(
-        Setting(horizon, members=members, epsilon=epsilon, colluding=colluding)
+        Place(horizon, members=members, epsilon=epsilon, colluding=colluding)
         for horizon in ((short, long) if whole(size) else (short,))
         for members, numbers in MEMBERS.items()
         for colluding in (numbers if whole(size) or members <= M else (default_colluding(members),))
@@ -88,24 +88,24 @@ def by_members(size: Size) -> tuple[Setting, ...]:
     )
 
 
-def settings(size: Size) -> tuple[Setting, ...]:
+def settings(size: Size) -> tuple[Place, ...]:
     """All places of the grid in which partners are alike."""
-    found = [each for horizon in lengths(size) for each in by_epsilon(size, horizon)]
-    return tuple(dict.fromkeys([*found, *by_members(size)]))
+    places = [each for horizon in lengths(size) for each in by_epsilon(size, horizon)]
+    return tuple(dict.fromkeys([*places, *by_members(size)]))
 
 
-def apart(size: Size) -> tuple[Setting, ...]:
+def apart(size: Size) -> tuple[Place, ...]:
     """Members whose θ differ."""
-    return tuple(Setting(lengths(size)[0], distance=distance) for distance in DISTANCES)
+    return tuple(Place(lengths(size)[0], distance=distance) for distance in DISTANCES)
 
 
 def runs(size: Size) -> tuple[Run, ...]:
     """Alone, federated without privacy, and privately in four ways; where partners differ, in one."""
-    found = dict[str, Run]()
+    by_key = dict[str, Run]()
 
-    def add(each: Setting, how: str, algorithm: str, options: Mapping[str, Any]) -> None:
+    def add(each: Place, how: str, algorithm: str, options: Mapping[str, Any]) -> None:
         key, least = each.key(how), SEEDS if size.full and each.horizon == SHORT else 0
-        found[key] = Run(key, each.world(size), algorithm, dict(options), least)
+        by_key[key] = Run(key, each.world(size), algorithm, dict(options), least)
 
     for each in settings(size):
         add(each, ALONE, "fairx-bayes", {})
@@ -115,23 +115,23 @@ def runs(size: Size) -> tuple[Run, ...]:
     for each in apart(size):
         add(each, ALONE, "fairx-bayes", {})
         add(each, BEST, "priv-fairx-bayes", {**_private(each, OWN, SECURE), "partners": "differ"})
-    return tuple(found.values())
+    return tuple(by_key.values())
 
 
-def _private(each: Setting, decide_from: str, aggregation: str) -> dict[str, Any]:
+def _private(each: Place, decide_from: str, aggregation: str) -> dict[str, Any]:
     colluding = {"colluding": each.colluding} if aggregation == SECURE else {}
     budget = {"epsilon": each.epsilon, "delta": DELTA}
     return {**budget, "decide_from": decide_from, "aggregation": aggregation, **colluding}
 
 
-def over_other(each: Setting, how: str, other: str = ALONE) -> Estimated:
+def over_other(each: Place, how: str, other: str = ALONE) -> Estimated:
     """Fairness regret at T over that alone, or federated."""
     return over(each.key(how), each.key(other))
 
 
 def contents(size: Size) -> Contents:
     """Regret over that alone and over that of exact sums."""
-    short, long = (Setting(horizon) for horizon in lengths(size))
+    short, long = (Place(horizon) for horizon in lengths(size))
     return Contents(
         claims=(
             *(
@@ -174,7 +174,7 @@ def contents(size: Size) -> Contents:
     )
 
 
-def _place(each: Setting) -> str:
+def _place(each: Place) -> str:
     distance = f", distance {each.distance:g}" if each.distance else ""
     return (
         f"(ε, δ) = ({each.epsilon:g}, 10⁻⁶), m = {each.members}, c = {each.colluding}, "
@@ -184,7 +184,7 @@ def _place(each: Setting) -> str:
 
 def _by_epsilon(size: Size, horizon: int) -> Grid:
     labels = [label for _, _, label, _, _ in HOWS.values()]
-    base = Setting(horizon)
+    base = Place(horizon)
     return Grid(
         f"Fairness regret at T = {number(horizon)} over that alone, and over that of exact sums, by ε",
         ("ε", *labels, *(f"{label}, over exact sums" for label in labels)),
@@ -240,8 +240,8 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
             (panels[0], by_epsilon(size, short), EPSILONS),
             (panels[1], usual, tuple(MEMBERS)),
         ):
-            found = [over_other(each, how)(outcomes) for each in places]
-            values, sides = figures.error_bars(found)
+            estimates = [over_other(each, how)(outcomes) for each in places]
+            values, sides = figures.error_bars(estimates)
             axes.errorbar(x, values, yerr=sides, capsize=2.5, lw=1.2, label=label, **style)
     for axes, ticks, letter in ((panels[0], EPSILONS, "a"), (panels[1], tuple(MEMBERS), "b")):
         figures.level(axes)

@@ -110,14 +110,14 @@ def contexts(flown: pd.DataFrame, numbers: str) -> Array:
         ]
     raw = np.stack(columns, axis=1)
     mean, sd = raw[january].mean(axis=0), raw[january].std(axis=0)
-    known = np.clip((raw - mean) / sd, -3.0, 3.0) / 2.0  # of one size with an indicator
+    features = np.clip((raw - mean) / sd, -3.0, 3.0) / 2.0  # of one size with an indicator
     if numbers == "products":
-        known = with_products(known, january)
+        features = with_products(features, january)
     if numbers in ("carriers", "both"):
         carriers = np.unique(flown["carrier"].to_numpy(dtype=str)[january])
         of_carriers = flown["carrier"].to_numpy(dtype=str)[:, None] == carriers
-        known = np.column_stack([known, of_carriers])
-    return scaled(known, january)
+        features = np.column_stack([features, of_carriers])
+    return scaled(features, january)
 
 
 def offers(flown: pd.DataFrame, numbers: str = CHOSEN) -> Offers:
@@ -153,15 +153,15 @@ def evaluated(year: int, size: Size) -> OffersScenario:
 
 def runs(size: Size) -> tuple[Run, ...]:
     """January with every choice of numbers; then February to December of 2023, and of 2013."""
-    made = []
+    all_runs = []
     for numbers in NUMBERS:
         (run,) = runs_in(
             f"January, {numbers}", world(2023, BEGUN, JANUARY, numbers), (DIFFER,), size, judged=JUDGED
         )
-        made.append(run)
+        all_runs.append(run)
     for year, hows in YEARS.items():
-        made += runs_in(year, evaluated(int(year), size), hows, size, judged=JUDGED)
-    return tuple(made)
+        all_runs += runs_in(year, evaluated(int(year), size), hows, size, judged=JUDGED)
+    return tuple(all_runs)
 
 
 # --- scores ----------------------------------------------------------------------------------------------
@@ -170,8 +170,8 @@ def runs(size: Size) -> tuple[Run, ...]:
 def to_carriers(outcomes: Outcomes) -> dict[str, Array]:
     """How → (seeds, carriers): the share of all trips that each was given, over what it was due."""
     fair = outcomes[key("2023", DUE)].exposure
-    given = {how: outcomes[key("2023", how)].exposure for how in HOWS}
-    return {how: np.asarray(each / fair[: len(each)]) for how, each in given.items()}
+    exposures = {how: outcomes[key("2023", how)].exposure for how in HOWS}
+    return {how: np.asarray(each / fair[: len(each)]) for how, each in exposures.items()}
 
 
 _WORLD = (
@@ -265,8 +265,8 @@ def _carrier_rows(outcomes: Outcomes, size: Size) -> Rows:
     names = evaluated(2023, size).offers.names
     fair, shown = outcomes[key("2023", DUE)].exposure.mean(axis=0), to_carriers(outcomes)
     for i in np.argsort(-fair):
-        given = (f"{shown[how][:, i].mean():.2f}" for how in SHOWN)
-        yield names[i], f"{100 * fair[i]:.1f} %", *given
+        cells = (f"{shown[how][:, i].mean():.2f}" for how in SHOWN)
+        yield names[i], f"{100 * fair[i]:.1f} %", *cells
 
 
 # --- figures ---------------------------------------------------------------------------------------------

@@ -83,21 +83,21 @@ def choices(pupils: pd.DataFrame) -> pd.DataFrame:
     return order[[*ALIKE_IN, "place", "round", "decision"]].merge(classes, on=ALIKE_IN)
 
 
-def contexts(known: pd.DataFrame, numbers: str) -> Array:
+def contexts(rows: pd.DataFrame, numbers: str) -> Array:
     """(n, d) what is known of each class and pupil, transformed and scaled by kindergarten alone."""
-    raw, first = known[OF_A_CLASS + OF_A_PUPIL].to_numpy(dtype=float), (known["grade"] == 0).to_numpy()
+    raw, first = rows[OF_A_CLASS + OF_A_PUPIL].to_numpy(dtype=float), (rows["grade"] == 0).to_numpy()
     return scaled(with_products(raw, first) if numbers == PRODUCTS else raw, first)
 
 
-def offers(known: pd.DataFrame, numbers: str) -> Offers:
+def offers(rows: pd.DataFrame, numbers: str) -> Offers:
     """The decisions of these choices."""
     return Offers.of(
-        contexts(known, numbers),
-        known["reward"].to_numpy(dtype=float),
-        known["class_"].astype(str).tolist(),
-        decisions=known["decision"].to_numpy().astype(np.int64),
-        agents=np.searchsorted(PLACES, known["place"].to_numpy(dtype=str)).astype(np.int64),
-        days=known["round"].to_numpy().astype(np.int64),
+        contexts(rows, numbers),
+        rows["reward"].to_numpy(dtype=float),
+        rows["class_"].astype(str).tolist(),
+        decisions=rows["decision"].to_numpy().astype(np.int64),
+        agents=np.searchsorted(PLACES, rows["place"].to_numpy(dtype=str)).astype(np.int64),
+        days=rows["round"].to_numpy().astype(np.int64),
     )
 
 

@@ -15,8 +15,8 @@ from fedfairx.experiments.experiment import Run
 from fedfairx.experiments.outcomes import Outcome
 from fedfairx.experiments.provenance import Provenance, provenance
 from fedfairx.experiments.sweep.job_order import Job, ordered
-from fedfairx.experiments.sweep.progress import Progress
-from fedfairx.experiments.sweep.store import Store
+from fedfairx.experiments.sweep.progress import SweepProgress
+from fedfairx.experiments.sweep.store import ResultStore
 from fedfairx.lanes.vector_llvm import WIDTH
 
 # Small enough that two workers end together and progress is seen, large enough to fill the kernel's lanes.
@@ -49,7 +49,7 @@ class SweepInterruptedError(ResultsError):
 
 
 def plan(
-    wanted: Iterable[tuple[str, Run]], seeds: int, store: Store, *, first: Collection[str] = ()
+    wanted: Iterable[tuple[str, Run]], seeds: int, store: ResultStore, *, first: Collection[str] = ()
 ) -> tuple[list[Job], int]:
     """The jobs still to do, `ordered`, and how many (run, seed) pairs are stored already.
 
@@ -70,9 +70,9 @@ def plan(
             else:
                 users_of_seed = [name for name, each in users if seed in each.seeds(seeds)]
                 missing[tuple(dict.fromkeys(users_of_seed))].append(seed)
-        step = seeds_of_a_job(run)
+        size = seeds_of_a_job(run)
         for wanted_by, own in missing.items():
-            jobs += [Job(run, tuple(own[i : i + step]), wanted_by) for i in range(0, len(own), step)]
+            jobs += [Job(run, tuple(own[i : i + size]), wanted_by) for i in range(0, len(own), size)]
     return ordered(jobs, first=first), reused
 
 
@@ -114,8 +114,8 @@ def sweep(
     jobs: Sequence[Job],
     *,
     executor: Executor,
-    store: Store,
-    progress: Progress,
+    store: ResultStore,
+    progress: SweepProgress,
     reused: int = 0,
     stored: Callable[[Job], None] = lambda _: None,
 ) -> Swept:
@@ -148,7 +148,7 @@ def sweep(
     return Swept(len(jobs), reused, tuple(failures), time.perf_counter() - began)
 
 
-def _take(future: Future[Outcome], job: Job, store: Store, progress: Progress) -> list[Failure]:
+def _take(future: Future[Outcome], job: Job, store: ResultStore, progress: SweepProgress) -> list[Failure]:
     try:
         outcome = future.result()
     except (Exception, CancelledError) as error:  # a worker may fail in any way; the other jobs must go on
@@ -161,7 +161,10 @@ def _take(future: Future[Outcome], job: Job, store: Store, progress: Progress) -
 
 
 def _stop(
-    futures: dict[Future[Outcome], Job], handled: set[Future[Outcome]], store: Store, progress: Progress
+    futures: dict[Future[Outcome], Job],
+    handled: set[Future[Outcome]],
+    store: ResultStore,
+    progress: SweepProgress,
 ) -> list[Failure]:
     """Cancel jobs that have not begun; running ones finish, because a kernel can't be interrupted."""
     failures: list[Failure] = []

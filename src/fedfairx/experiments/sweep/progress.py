@@ -8,7 +8,7 @@ import time
 from typing import Any, TextIO
 
 
-class Progress:
+class SweepProgress:
     """Callbacks of a sweep, which show nothing here."""
 
     def start(self, jobs: int, cost: int) -> None:
@@ -24,11 +24,11 @@ class Progress:
         """End the sweep."""
 
 
-class Quiet(Progress):
+class Quiet(SweepProgress):
     """Show nothing."""
 
 
-class Lines(Progress):
+class ProgressLines(SweepProgress):
     """Print one line for each job, for a log file."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -54,7 +54,7 @@ class Lines(Progress):
         print(text, file=self._stream, flush=True)
 
 
-class Bar(Progress):
+class ProgressBar(SweepProgress):
     """Show a bar of agent-rounds, because jobs differ in size."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -94,8 +94,8 @@ class Bar(Progress):
             self._bar = None
 
 
-def progress(*, quiet: bool = False, stream: TextIO | None = None) -> Progress:
+def progress(*, quiet: bool = False, stream: TextIO | None = None) -> SweepProgress:
     """Choose the display for a stream (default: standard error)."""
     if quiet:
         return Quiet()
-    return Bar(stream) if (stream or sys.stderr).isatty() else Lines(stream)
+    return ProgressBar(stream) if (stream or sys.stderr).isatty() else ProgressLines(stream)

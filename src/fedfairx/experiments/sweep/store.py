@@ -22,7 +22,7 @@ from fedfairx.errors import ResultsError
 from fedfairx.experiments.experiment import Run
 from fedfairx.experiments.outcomes import Outcome
 from fedfairx.experiments.provenance import SCHEMA, Provenance
-from fedfairx.experiments.sweep.partial_files import remove_stale, write_whole
+from fedfairx.util.files import remove_stale, write_whole
 
 _META = b"fedfairx"
 _COLUMNS = ("seeds", "rounds", "fairness_regret", "reward_regret", "syncs", "exposure", "weakest", "by_agent")
@@ -39,7 +39,7 @@ class Stored:
     outcome: Outcome
 
 
-class Store:
+class ResultStore:
     """The results in one folder."""
 
     def __init__(self, folder: Path, made_by: Provenance) -> None:
@@ -49,7 +49,7 @@ class Store:
         self.foreign: dict[str, int] = {}  # files of other code, left alone: who made them, how many
         self._files: dict[str, list[Path]] = {}
 
-    def open(self) -> Store:
+    def open(self) -> ResultStore:
         """Create the folder if missing, remove partial files of killed runs, and index it."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ class Store:
             ) from None
         return self.look()
 
-    def look(self) -> Store:
+    def look(self) -> ResultStore:
         """Index the folder without writing to it, except to set damaged files aside."""
         self.damaged, self.foreign, self._files = [], {}, {}
         for path in sorted(self.folder.glob("*.parquet")):

@@ -116,18 +116,18 @@ class Epoch:
         confirmed: the keys of the members that were confirmed, by name. A member whose key has changed since
             is not confirmed.
         """
-        known = {name for name, key in self.members.items() if confirmed.get(name) == key}
-        openers = [name for name in self.openers if name not in known]
+        names = {name for name, key in self.members.items() if confirmed.get(name) == key}
+        openers = [name for name in self.openers if name not in names]
         if openers:
             return (
                 "openers must be confirmed by this member's operator, with the keys that they have, got "
                 f"{', '.join(openers)} unconfirmed"
             )
         least = self.honest + self.colluding
-        if len(known) < least:
+        if len(names) < least:
             return (
                 f"members confirmed by this member's operator, with the keys that they have, must be at "
-                f"least {least} ({self.honest} honest, {self.colluding} colluding), got {len(known)} of "
+                f"least {least} ({self.honest} honest, {self.colluding} colluding), got {len(names)} of "
                 f"{len(self.members)}"
             )
         return ""

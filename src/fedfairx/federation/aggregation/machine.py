@@ -30,7 +30,7 @@ from fedfairx.federation.aggregation.messages import (
     Partial,
     Past,
     PastTotal,
-    Row,
+    RowMessage,
     digest,
     key_place,
     parse,
@@ -85,7 +85,7 @@ class Transition(NamedTuple):
     does: str
 
 
-_BEGINS = "begins the epoch: makes rows, opens rounds if it is an opener, learns totals"
+_BEGINS = "begins the epoch: makes rows, opens rounds, learns totals"
 _GOES_ON = "goes on in its epoch, and accepts the next"
 
 #: All phases and all changes between them; docs/explanation/secure-aggregation.md shows this table.
@@ -224,7 +224,7 @@ Effect = Store | Keep | Publish | MakeRow | Refuse
 
 
 @dataclass(frozen=True)
-class Identity:
+class MemberIdentity:
     """Who the member is. `plausible`: whether integers can be a total of so many members' rows."""
 
     federation: str
@@ -252,7 +252,7 @@ class State:
     halted: why it is `HALTED`; empty if it is not.
     """
 
-    identity: Identity
+    identity: MemberIdentity
     phase: Phase
     record: Record
     vault: Vault
@@ -281,7 +281,7 @@ class State:
 
 
 def start(
-    identity: Identity, record: Record, vault: Vault | None, *, random: bytes
+    identity: MemberIdentity, record: Record, vault: Vault | None, *, random: bytes
 ) -> tuple[State, list[Effect]]:
     """The state of a member when its process starts, from what is stored, and what follows.
 
@@ -453,17 +453,17 @@ class _Turn:
         try:
             signed, _ = row_and_share(message)
             epoch = parse(signed).epoch
-            row = verified(signed, Row, epoch=epoch, name=self.name, public=self.key.public)
+            row = verified(signed, RowMessage, epoch=epoch, name=self.name, public=self.key.public)
         except MessageRefused:
             return  # anybody could have made it
         if row.federation != self.state.identity.federation:
             return  # this key was used in another federation, too
         part = self.part
         if part is not None and epoch == part.epoch.digest:
-            known = row.number < part.first or part.digest_of(row.number) == digest(signed)
+            is_ours = row.number < part.first or part.digest_of(row.number) == digest(signed)
         else:
-            known = epoch in self.state.record.begun
-        if not known:
+            is_ours = epoch in self.state.record.begun
+        if not is_ours:
             self.halt(
                 f"another row of round {row.number} was sent with the key of {self.name!r}: this member was "
                 "restored from a backup or runs twice"
@@ -494,10 +494,10 @@ class _Turn:
         part, record = self.part, self.state.record
         if part is None or row.number <= part.last or self.state.phase not in (Phase.RUNNING, Phase.CHANGING):
             return
-        first = max(part.known, part.first)
-        kept = part.digests[first - part.first :]
-        earlier = kept + (None,) * (row.number - part.last - 1)
-        made = make_row(
+        first = max(part.total_round, part.first)
+        digests = part.digests[first - part.first :]
+        earlier = digests + (None,) * (row.number - part.last - 1)
+        new_row = make_row(
             part.epoch,
             self.name,
             self.key,
@@ -507,9 +507,9 @@ class _Turn:
             place=row.place,
             random=row.random,
         )
-        mark = digest(made.signed)
+        mark = digest(new_row.signed)
         part = msgspec.structs.replace(
-            part, first=first, digests=(*earlier, mark), row=made.signed, shares=dict(made.shares)
+            part, first=first, digests=(*earlier, mark), row=new_row.signed, shares=dict(new_row.shares)
         )
         self.store(part=part, mark=mark, mark_before=record.mark)
         self.keep(mark=mark, epoch=part.epoch.number, round=row.number)
@@ -533,8 +533,8 @@ class _Turn:
         row, seen = read_row(part.epoch, self.name, name, message)
         if opened is not None and row.number <= opened.number:
             return
-        held = self.state.rows.get(row.number, {}).get(name)
-        if held is not None and digest(row_and_share(held)[0]) != seen:
+        before = self.state.rows.get(row.number, {}).get(name)
+        if before is not None and digest(row_and_share(before)[0]) != seen:
             raise MessageRefused(f"{name!r} has sent two rows of a round", reason="two contents")
         self.change(rows=self.with_latest(part, self.state.rows, row.number, name, message))
 
@@ -542,12 +542,12 @@ class _Turn:
         """The table with one more message, and of its sender for as many rounds as clocks may be apart."""
         least, most = KEPT
         within = part.rounds.number(self.now + CLOCKS) - part.rounds.number(self.now - CLOCKS)
-        kept = {each: dict(messages) for each, messages in table.items()}
-        kept.setdefault(number, {})[name] = message
-        theirs = sorted(each for each, messages in kept.items() if name in messages)
+        by_round = {each: dict(messages) for each, messages in table.items()}
+        by_round.setdefault(number, {})[name] = message
+        theirs = sorted(each for each, messages in by_round.items() if name in messages)
         for each in theirs[: -min(max(within, least), most)]:
-            del kept[each][name]
-        return {each: messages for each, messages in kept.items() if messages}
+            del by_round[each][name]
+        return {each: messages for each, messages in by_round.items() if messages}
 
     def open(self) -> None:
         """As an opener, open the latest round of which all rows are here, later than the last."""
@@ -572,7 +572,7 @@ class _Turn:
                 continue
             self.store(part=msgspec.structs.replace(part, opened=opened))
             self.keep(opened=opened)
-            self.change(rows={each: kept for each, kept in self.state.rows.items() if each > number})
+            self.change(rows={each: messages for each, messages in self.state.rows.items() if each > number})
             self.publish_partial(opened)
             return
 
@@ -590,8 +590,8 @@ class _Turn:
             except MessageRefused as error:
                 self.refuse(row_key(name, self.name), error)
                 del rows[name]
-        kept = {**self.state.rows, number: rows}
-        self.change(rows={each: rows for each, rows in kept.items() if rows})
+        by_round = {**self.state.rows, number: rows}
+        self.change(rows={each: rows for each, rows in by_round.items() if rows})
 
     # --- totals --------------------------------------------------------------------------------------
 
@@ -601,10 +601,10 @@ class _Turn:
         partial = read(message, Partial, part.epoch)
         if partial.name != name:
             raise MessageRefused(f"the partial under the name {name!r} is another's", reason="sender")
-        if partial.number <= part.known:
+        if partial.number <= part.total_round:
             return
-        held = self.state.partials.get(partial.number, {})
-        if name in held and digest(held[name]) != digest(message):
+        partials = self.state.partials.get(partial.number, {})
+        if name in partials and digest(partials[name]) != digest(message):
             text = f"{name!r} has signed two partials of round {partial.number}"
             raise MessageRefused(text, reason="two contents")
         self.change(partials=self.with_latest(part, self.state.partials, partial.number, name, message))
@@ -615,14 +615,14 @@ class _Turn:
         if part is None:
             return
         for number in sorted(self.state.partials, reverse=True):
-            held = self.state.partials[number]
-            if len(held) < len(part.epoch.openers):
+            messages = self.state.partials[number]
+            if len(messages) < len(part.epoch.openers):
                 continue
             rest = {each: partials for each, partials in self.state.partials.items() if each != number}
             self.change(partials=rest)
-            last = aggregation_key([*held][-1], PARTIAL)
+            last = aggregation_key([*messages][-1], PARTIAL)
             try:
-                total = add_up(part.epoch, held.values())
+                total = add_up(part.epoch, messages.values())
             except MessageRefused as error:
                 self.refuse(last, error)
                 continue
@@ -641,9 +641,11 @@ class _Turn:
 
     def take_total(self, part: Part, total: Total) -> None:
         epoch, values = part.epoch, bytes_of(as_ring(total.values))
-        known = PastTotal(epoch.digest, epoch.number, len(epoch.members), total.number, values)
-        self.store(Absorb(total.number, total.values), part=msgspec.structs.replace(part, total=known))
-        later = {number: held for number, held in self.state.partials.items() if number > total.number}
+        past_total = PastTotal(epoch.digest, epoch.number, len(epoch.members), total.number, values)
+        self.store(Absorb(total.number, total.values), part=msgspec.structs.replace(part, total=past_total))
+        later = {
+            number: partials for number, partials in self.state.partials.items() if number > total.number
+        }
         self.change(partials=later)
 
     # --- the agreement -------------------------------------------------------------------------------
@@ -709,7 +711,7 @@ class _Turn:
         """Refuse a message that would be read again at every step: forget it."""
         self.refuse(place, error)
         if error.reason != "epoch":
-            self.change(heard={each: held for each, held in self.state.heard.items() if each != place})
+            self.change(heard={each: message for each, message in self.state.heard.items() if each != place})
 
     def confirmed_epoch(self, draft: Draft, keys: Mapping[str, bytes]) -> Epoch | None:
         """The epoch, if its operator has confirmed enough of it; else None, and `unconfirmed` says why."""
@@ -754,7 +756,7 @@ class _Turn:
         part = self.part
         if self.state.phase is Phase.ENDING and part is not None:
             waited = self.now - self.state.since
-            if part.known >= part.last or not 0.0 <= waited < PATIENCE:  # clocks may go back
+            if part.total_round >= part.last or not 0.0 <= waited < PATIENCE:  # clocks may go back
                 self.begin_epoch()
 
     def begin_epoch(self) -> None:
@@ -788,9 +790,9 @@ class _Turn:
         """Delete an opener's secret keys of the epochs before the one that it is in."""
         part, secrets = self.part, self.state.vault.secrets
         assert part is not None
-        kept = {number: secret for number, secret in secrets.items() if number >= part.epoch.number}
-        if kept != secrets:
-            self.keep(secrets=kept)
+        remaining = {number: secret for number, secret in secrets.items() if number >= part.epoch.number}
+        if remaining != secrets:
+            self.keep(secrets=remaining)
 
     # --- the past ------------------------------------------------------------------------------------
 
@@ -799,13 +801,13 @@ class _Turn:
         part, past = self.part, self.state.record.past
         if part is None or not past:
             return
-        kept, size = 0, HEADERS
+        count, size = 0, HEADERS
         for total in past:
             size += len(msgspec.msgpack.encode(total)) + 8
             if size > LARGEST:
                 break
-            kept += 1
-        message = Past(past_place(part.epoch.federation), self.name, past[:kept])
+            count += 1
+        message = Past(past_place(part.epoch.federation), self.name, past[:count])
         self.publish(PAST, sign(message, self.key))
 
     def add_past(self) -> None:
@@ -829,9 +831,9 @@ class _Turn:
                 signers.setdefault(total, set()).add(name)
         for total in sorted(signers, key=lambda each: (each.number, each.round), reverse=True):
             record = self.state.record
-            known = {*record.begun, *(each.epoch for each in record.past)}
+            epochs = {*record.begun, *(each.epoch for each in record.past)}
             enough = len(signers[total]) > part.epoch.colluding
-            if enough and total.epoch not in known and self.is_credible(part.epoch, total):
+            if enough and total.epoch not in epochs and self.is_credible(part.epoch, total):
                 totals = sorted((total, *record.past), key=lambda each: each.number, reverse=True)
                 self.store(AddPast(total), past=tuple(totals))
                 self.publish_past()

@@ -47,7 +47,7 @@ class Acceptance(Message, frozen=True, tag="acceptance"):
     pass
 
 
-class Row(Message, frozen=True, tag="row"):
+class RowMessage(Message, frozen=True, tag="row"):
     """`shares` has the digests of the encrypted shares, in the order of the openers' names.
 
     `earlier` has the digests of the sender's rows of the rounds before, up to `number` - 1. It goes back to
@@ -97,9 +97,9 @@ class Past(Message, frozen=True, tag="past"):
     totals: tuple[PastTotal, ...]
 
 
-AnyMessage = OpenerKey | Acceptance | Row | Partial | Past
-Kind = TypeVar("Kind", OpenerKey, Acceptance, Row, Partial, Past)
-InEpoch = TypeVar("InEpoch", Row, Partial)
+AnyMessage = OpenerKey | Acceptance | RowMessage | Partial | Past
+Kind = TypeVar("Kind", OpenerKey, Acceptance, RowMessage, Partial, Past)
+InEpoch = TypeVar("InEpoch", RowMessage, Partial)
 _DECODER: msgspec.msgpack.Decoder[AnyMessage] = msgspec.msgpack.Decoder(AnyMessage)
 
 
@@ -178,9 +178,9 @@ def read(signed: bytes, kind: type[InEpoch], epoch: Epoch) -> InEpoch:
     return message
 
 
-def _fits(message: Row | Partial, epoch: Epoch) -> bool:
+def _fits(message: RowMessage | Partial, epoch: Epoch) -> bool:
     """Whether the parts have the epoch's lengths, and a row its federation."""
-    if isinstance(message, Row):
+    if isinstance(message, RowMessage):
         digests = [each for each in message.earlier if each is not None]
         counted = len(message.earlier) < message.number and len(message.shares) == len(epoch.openers)
         here = message.federation == epoch.federation

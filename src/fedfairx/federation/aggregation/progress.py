@@ -90,7 +90,7 @@ def progress_of(state: State, now: float) -> Progress:
         reached,
         epoch=part.epoch.number,
         sent=part.last,
-        opened=part.known,
+        opened=part.total_round,
         records=0 if total is None else int(as_integers(from_bytes(total.values))[-1]),
         unconfirmed=state.unconfirmed or part.epoch.unconfirmed(state.confirmed),
     )
@@ -111,7 +111,7 @@ def latest_rows(state: State) -> dict[str, int]:
     part, rounds = state.record.part, {}
     if part is not None:
         opened = 0 if state.opened is None else state.opened.number
-        rounds = dict.fromkeys(part.epoch.members, max(part.known, opened))
+        rounds = dict.fromkeys(part.epoch.members, max(part.total_round, opened))
         for number, rows in state.rows.items():
             for name in rows:
                 rounds[name] = max(rounds[name], number)
@@ -121,12 +121,12 @@ def latest_rows(state: State) -> dict[str, int]:
 
 def _without_row(state: State, part: Part, due: int, now: float) -> tuple[str, ...]:
     name, future = state.identity.name, part.rounds.number(now + CLOCKS)
-    known = latest_rows(state)
+    rounds = latest_rows(state)
     if name not in part.epoch.openers:
-        known = {name: known[name]}
-    return tuple(name for name in known if not due <= known[name] <= future)
+        rounds = {name: rounds[name]}
+    return tuple(name for name in rounds if not due <= rounds[name] <= future)
 
 
 def _without_partial(state: State, part: Part, due: int) -> tuple[str, ...]:
-    shown = {name for number, held in state.partials.items() if number >= due for name in held}
+    shown = {name for number, partials in state.partials.items() if number >= due for name in partials}
     return tuple(name for name in part.epoch.openers if name not in shown)

@@ -59,7 +59,7 @@ class Part(msgspec.Struct, frozen=True):
         return self.first + len(self.digests) - 1
 
     @property
-    def known(self) -> int:
+    def total_round(self) -> int:
         """The round of the last total; 0 before the first."""
         return 0 if self.total is None else self.total.round
 
@@ -109,7 +109,7 @@ class Vault(msgspec.Struct, frozen=True):
     opened: Opened | None = None
 
 
-class Store(Protocol):
+class ValueStore(Protocol):
     """A place for one value."""
 
     def read(self) -> bytes | None:
@@ -187,13 +187,13 @@ class SqlStore:
             access.write(self._write, (self._name, value))
 
 
-def record_in(store: Store) -> Record:
+def record_in(store: ValueStore) -> Record:
     """The record in a store; a new one if there is none."""
     value = store.read()
     return Record() if value is None else msgspec.msgpack.decode(value, type=Record)
 
 
-def vault_in(store: Store) -> Vault | None:
+def vault_in(store: ValueStore) -> Vault | None:
     """The vault in a store; None if there is none, or it is damaged."""
     value = store.read()
     try:

@@ -18,7 +18,7 @@ from fedfairx.errors import LedgerMismatch, MessageRefused, require
 from fedfairx.federation.aggregation.epoch import Epoch, typed
 from fedfairx.federation.aggregation.messages import (
     Partial,
-    Row,
+    RowMessage,
     digest,
     read,
     row_and_share,
@@ -90,13 +90,15 @@ def make_row(
         for (opener, public), share in zip(epoch.openers.items(), split(values, seeds), strict=True)
     }
     digests = tuple(share_digest(each) for each in shares.values())
-    return MadeRow(sign(Row(epoch.digest, name, number, earlier, digests, epoch.federation), key), shares)
+    return MadeRow(
+        sign(RowMessage(epoch.digest, name, number, earlier, digests, epoch.federation), key), shares
+    )
 
 
-def read_row(epoch: Epoch, opener: str, name: str, message: bytes) -> tuple[Row, bytes]:
+def read_row(epoch: Epoch, opener: str, name: str, message: bytes) -> tuple[RowMessage, bytes]:
     """The row of `name` in a message to `opener`, verified, and its digest."""
     signed, share = row_and_share(message)
-    row = read(signed, Row, epoch)
+    row = read(signed, RowMessage, epoch)
     if row.name != name:
         raise MessageRefused(f"the row under the name {name!r} is another member's", reason="sender")
     place = [*epoch.openers].index(opener)

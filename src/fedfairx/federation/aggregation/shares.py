@@ -77,8 +77,8 @@ def from_bytes(content: bytes) -> Ring:
 
 def split(row: Integers, seeds: Sequence[bytes]) -> list[bytes]:
     """The shares of a row: the seeds, and what is left of the row when their numbers are taken off."""
-    taken = add((expand(seed, row.size) for seed in seeds), row.size)
-    return [*seeds, to_bytes(as_ring(row) - taken)]
+    mask = add((expand(seed, row.size) for seed in seeds), row.size)
+    return [*seeds, to_bytes(as_ring(row) - mask)]
 
 
 def share_bytes(entries: int, *, last: bool) -> int:

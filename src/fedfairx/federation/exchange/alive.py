@@ -50,7 +50,7 @@ class SignsOfLife:
         self.last: dict[str, float] = {}
         self.ours: float | None = None
         self._began = 0.0  # when ours was stored for the first time
-        self._held: bytes | None = None  # our last one in the transport, as far as we know
+        self._last_message: bytes | None = None  # our last one in the transport, as far as we know
 
     def take(self, name: str, signed: int, *, now: float) -> None:
         """Take a verified sign of life of `name`; an old one changes nothing."""
@@ -85,11 +85,11 @@ class SignsOfLife:
         message = sign(now)
         for _ in range(ATTEMPTS):
             try:
-                transport.publish(alive_key(name), message, replacing=self._held)
-            except Conflict as taken:  # an earlier process has left it, or a second instance renews it, too
-                self._held = taken.held
+                transport.publish(alive_key(name), message, replacing=self._last_message)
+            except Conflict as conflict:  # an earlier process has left it, or a second one renews it, too
+                self._last_message = conflict.held
             else:
-                self._held = message
+                self._last_message = message
                 self.stored(now)
                 return
 

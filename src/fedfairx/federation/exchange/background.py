@@ -38,17 +38,17 @@ class Wakeup:
 
 
 def in_turn(
-    steps: Sequence[Callable[[], object]], failed: Callable[[str], None], after: Callable[[], None] | None
+    tasks: Sequence[Callable[[], object]], failed: Callable[[str], None], after: Callable[[], None] | None
 ) -> Callable[[], None]:
-    """Work for `repeat`: these steps, and then `after`.
+    """Work for `repeat`: these tasks, and then `after`.
 
-    A step that fails tells `failed` why, and is tried again at the next turn: an operator may have acted.
+    A task that fails tells `failed` why, and is tried again at the next turn: an operator may have acted.
     """
 
     def work() -> None:
-        for step in steps:
+        for task in tasks:
             try:
-                step()
+                task()
             except FedFairXError as error:  # including an agent whose storage is unavailable
                 failed(str(error))
         if after is not None:

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fedfairx.errors import MessageRefused
-from fedfairx.federation.roster.limits import Limits
+from fedfairx.federation.roster.limits import ReleaseLimits
 from fedfairx.federation.roster.roster import Roster
 from fedfairx.federation.roster.signing_keys import SIGNATURE_BYTES, SigningKey, signed_by
 from fedfairx.privacy import Release
@@ -163,7 +163,7 @@ class Codec(Protocol):
         ...
 
     @property
-    def limits(self) -> Limits | None:
+    def limits(self) -> ReleaseLimits | None:
         """What a release of a member can hold; None among agents of one process."""
         ...
 

@@ -20,7 +20,6 @@ from fedfairx.errors import (
     MessageRefused,
     PrivacyError,
     TransportUnavailable,
-    require,
 )
 from fedfairx.federation.exchange.alive import ATTEMPTS
 from fedfairx.federation.exchange.connection import Connection
@@ -42,16 +41,14 @@ class Member(Connection):
     def __init__(
         self, agent: Agent, transport: Transport, seal: Codec, *, clock: Callable[[], float] = time.time
     ) -> None:
-        text = "must be open in one process alone: a member of a federation is for one process, for now"
-        require(not agent.shared, "agent", text, "one that processes share")
         require_seen(agent)
         super().__init__(agent, transport, seal, clock)
         self._seal: Codec = seal
         self.ignored = 0
         self._came: dict[str, float] = {}
-        made = agent.privatizer.spent
-        if made > agent.released:  # the ledger is ahead of a newly made agent
-            agent.release(made)
+        spent = agent.privatizer.spent
+        if spent > agent.released:  # the ledger is ahead of a newly made agent
+            agent.release(spent)
         self._seen = Seen(agent, seal.roster)
         self._join(seal)
         self._release: Release | None = agent.held.get(agent.name)
@@ -102,8 +99,12 @@ class Member(Connection):
             return self._message
 
     def _seal_latest(self, release: Release | None = None) -> None:
-        """Update the outbox from the agent, which may release without this member."""
-        latest = release or self.agent.held.get(self.agent.name)
+        """Update the outbox from the agent, which may release without this member.
+
+        In a transaction, which waits until a release is on disk, or fails while it may not be.
+        """
+        with self.agent.transaction():
+            latest = release or self.agent.held.get(self.agent.name)
         if latest is not None and latest != self._release:
             self._release, self._message = latest, self._seal.close(latest)
 
@@ -112,32 +113,36 @@ class Member(Connection):
         for attempt in range(ATTEMPTS):
             try:
                 self.transport.publish(self.agent.name, self._message, replacing=self._there)
-            except Conflict as taken:
+            except Conflict as conflict:
                 if attempt == ATTEMPTS - 1:
                     raise TransportUnavailable(
                         "another writer keeps publishing under this agent's name"
-                    ) from taken
-                self._judge(taken.held)
-                self._there = taken.held
+                    ) from conflict
+                self._judge(conflict.held)
+                self._there = conflict.held
+                if self._there == self._message:  # another process was faster
+                    return
             else:
                 self._there = self._message
                 return
 
-    def _judge(self, held: bytes | None) -> None:
+    def _judge(self, message: bytes | None) -> None:
         """Classify the message stored under our name: older or invalid (overwrite it), or newer (halt)."""
-        if held is None or held == self._looked_at.get(self.agent.name):  # invalid, and seen before
+        if message is None or message == self._looked_at.get(self.agent.name):  # invalid, and seen before
             return
         try:
-            theirs = self._seal.open(self.agent.name, held)
+            theirs = self._seal.open(self.agent.name, message)
         except MessageRefused as error:
-            self._refuse_release(self.agent.name, held, error)
+            self._refuse_release(self.agent.name, message, error)
             return
         if self.halted is None:
-            why = contradiction(self.agent, self._release, theirs)
+            with self.agent.transaction():  # another process may have made a later release, and sent it
+                self._seal_latest()
+                why = contradiction(self.agent, self._release, theirs)
+                if why is not None:
+                    self._seen.halt(why)
             if why is None:
                 return
-            with self.agent.transaction():
-                self._seen.halt(why)
         raise LedgerMismatch(str(self.halted))
 
     def _acknowledge(self) -> None:
@@ -193,7 +198,7 @@ class Member(Connection):
             return self._take(messages, strict=False)
 
     def _take(self, messages: Mapping[str, bytes], *, strict: bool) -> list[str]:
-        own, held = self.agent.name, self.agent.held
+        own, releases = self.agent.name, self.agent.held
         limits = None if self._seal.limits is None else self._seal.limits.check
         come: dict[str, Release] = {}
         for name in sorted(messages):
@@ -208,14 +213,14 @@ class Member(Connection):
             try:
                 release = self._seal.open(name, message)
                 come |= self.agent.accepted({name: release}, limits=limits, seen=self._seen.releases)
-                self.ignored += name in held and release.number < held[name].number
+                self.ignored += name in releases and release.number < releases[name].number
             except MessageRefused as error:
                 if strict:
                     raise
                 self._refuse_release(name, message, error)
-        taken = self._absorb(come, messages, strict=strict)
+        senders = self._absorb(come, messages, strict=strict)
         self._looked_at.update((name, messages[name]) for name in messages if name != own)
-        return taken
+        return senders
 
     def left(self, name: str) -> bool:
         """Whether a message under this name is of a former member: it stays at the transport and is no news.
@@ -247,6 +252,10 @@ class Member(Connection):
             group = groups.pop(0)
             try:
                 with self.agent.transaction():
+                    if self.agent.shared:  # what another process has taken meanwhile is no longer new
+                        self._seen.read()
+                        self._refuse_roster()
+                        group = self.agent.accepted(group, seen=self._seen.releases)
                     self.agent.absorb(group)
                     self._seen.keep(group)
             except MessageRefused as error:
@@ -277,12 +286,31 @@ class Member(Connection):
         Sending comes first: peers wait for it, and absorbing theirs may take long.
         """
         with self._lock:
+            if self.agent.shared:
+                self._read_seen()
+                self._refuse_roster()
             messages = self._look()
             try:
                 sent = self.send()
             finally:
                 self._take(messages, strict=False)
             return sent and self.away is None
+
+    def look_on(self) -> None:
+        """Take what the process that exchanges has seen, so that this one can go on from there."""
+        with self._lock:
+            self._read_seen()
+            self.away = None
+
+    def _read_seen(self) -> None:
+        """Take what other processes with this agent have seen."""
+        with self.agent.transaction():
+            self._seen.read()
+
+    def _refuse_roster(self) -> None:
+        """Refuse to go on with a roster that is older than another process has seen."""
+        if self._seal.roster is not None:
+            self._seen.refuse_other(self._seal.roster)
 
     def follow(self, seal: Codec) -> None:
         """Switch to a later version of the roster.
@@ -299,6 +327,8 @@ class Member(Connection):
     def _join(self, seal: Codec) -> None:
         """Drop releases of agents that are not in the roster, and refuse any run but the terms' own."""
         with self.agent.transaction():
+            if self.agent.shared:
+                self._seen.read()
             self._seen.keep(self.agent.held)
             if seal.roster is not None:
                 self._seen.admit(seal.roster)
@@ -354,16 +384,16 @@ def contradiction(agent: Agent, ours: Release | None, theirs: Release) -> str | 
     None if `theirs` is a release that this agent has made. A private agent remembers all of its own; for one
     that is not private any earlier number counts as its own.
     """
-    made = 0 if ours is None else ours.number
-    if theirs.number == made:
+    last = 0 if ours is None else ours.number
+    if theirs.number == last:
         same = theirs == ours
     else:
-        same = theirs.number < made and (not agent.private or _again(agent, theirs.number) == theirs)
+        same = theirs.number < last and (not agent.private or _again(agent, theirs.number) == theirs)
     if same:
         return None
     return (
         f"peers hold release {theirs.number} of {agent.name!r} with other content than this agent's, which "
-        f"has made {made}: this agent is an old copy, or a second instance runs. Sending is halted. Stop the "
+        f"has made {last}: this agent is an old copy, or a second instance runs. Sending is halted. Stop the "
         "second instance, or restore the latest copy; without one, start again under a new name and a new "
         "key, with a new ledger and a new budget"
     )
@@ -387,8 +417,8 @@ def peers_of(
     refused: Counter[str] = Counter()
     for (name, _), times in list(refusals.items()):
         refused[name] += times
-    held, peers = agent.held, {}
-    for name in sorted({*held, *refused, *list(alive)} - {agent.name}):
-        number, count = (held[name].number, held[name].count) if name in held else (0, 0)
+    releases, peers = agent.held, {}
+    for name in sorted({*releases, *refused, *list(alive)} - {agent.name}):
+        number, count = (releases[name].number, releases[name].count) if name in releases else (0, 0)
         peers[name] = Peer(number, count, came.get(name), alive.get(name), refused=refused[name])
     return peers

@@ -16,7 +16,8 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 import msgspec
@@ -29,6 +30,7 @@ from fedfairx.errors import (
     MessageRefused,
     PrivacyError,
     StateError,
+    StorageUnavailable,
     TransportRefused,
     TransportUnavailable,
 )
@@ -40,26 +42,27 @@ from fedfairx.federation.aggregation.machine import (
     Came,
     Effect,
     Event,
-    Identity,
     Keep,
     MakeRow,
+    MemberIdentity,
     Phase,
     Publish,
     Refuse,
     RosterTaken,
     RowMade,
     State,
+    Store,
     Tick,
     start,
     step,
 )
-from fedfairx.federation.aggregation.machine import Store as StoreRecord
 from fedfairx.federation.aggregation.progress import latest_rows, progress_of
 from fedfairx.federation.aggregation.records import (
     FileStore,
     MemoryStore,
+    Record,
     SqlStore,
-    Store,
+    ValueStore,
     record_in,
     vault_in,
 )
@@ -106,6 +109,8 @@ class SecureMember(Connection):
     - Nothing is sent before all members have accepted the epoch, nor before this member's operator has
       confirmed, with their keys, as many of them as the claim needs.
     - A record is in rows of one epoch only.
+    - Of several processes with this agent, also with a vault each, none acts on a record that another has
+      changed: the database decides.
     """
 
     def __init__(
@@ -116,7 +121,7 @@ class SecureMember(Connection):
         key: SigningKey,
         *,
         confirmed: Callable[[], Mapping[str, str]],
-        vault: Store,
+        vault: ValueStore,
         clock: Callable[[], float] = time.time,
     ) -> None:
         share, stream = seal.roster.terms.share, agent.privatizer.stream
@@ -130,8 +135,8 @@ class SecureMember(Connection):
         rounds = np.arange(1, seal.roster.terms.releases + 1)
         self._noisiest = 1 + int(np.argmax(self._stream.mechanism.sd(rounds)))
         federation = seal.roster.federation
-        self._identity = Identity(federation, agent.name, key, self._plausible)
-        self._record: Store = MemoryStore()
+        self._identity = MemberIdentity(federation, agent.name, key, self._plausible)
+        self._record: ValueStore = MemoryStore()
         if agent.durable:
             self._record = record_store(agent.journal.log, agent.name, federation)
         self._outbox: dict[str, bytes] = {}  # our messages as the transport should hold them
@@ -143,6 +148,7 @@ class SecureMember(Connection):
             agent.release(spent)
         self._admit(seal.roster)
         self._state: State | None = None  # None: read it from the stores
+        self._stored = Record()  # the record in the database, as far as we know
         self.progress = progress_of(self._started(), clock())
 
     def _admit(self, roster: Roster) -> None:
@@ -162,8 +168,8 @@ class SecureMember(Connection):
         """The state, read from the stores at first, and after a step that failed."""
         if self._state is None:
             self._looked_at.clear()
-            stored = record_in(self._record), vault_in(self._vault)
-            state, effects = start(self._identity, *stored, random=secrets.token_bytes(16))
+            self._stored, vault = record_in(self._record), vault_in(self._vault)
+            state, effects = start(self._identity, self._stored, vault, random=secrets.token_bytes(16))
             self._do(state, effects)
             self._step(RosterTaken(Draft.of(self._seal.roster), secrets.token_bytes(32)))
         assert self._state is not None
@@ -179,11 +185,12 @@ class SecureMember(Connection):
         try:
             for effect in effects:
                 match effect:
-                    case StoreRecord(record, change):
-                        with self.agent.transaction():
+                    case Store(record, change):
+                        with self._as_stored():
                             if change is not None:
                                 self._change_agent(change)
                             self._record.write(msgspec.msgpack.encode(record))
+                        self._stored = record
                     case Keep(vault):
                         self._vault.write(msgspec.msgpack.encode(vault))
                     case Publish(place, message):
@@ -191,14 +198,26 @@ class SecureMember(Connection):
                     case MakeRow(number):
                         due = number
                     case Refuse(place, sender, reason):
-                        known = sender in self._seal.roster.members
-                        self._refuse(sender if known else "?", reason, key=place)
+                        is_member = sender in self._seal.roster.members
+                        self._refuse(sender if is_member else "?", reason, key=place)
         except BaseException:
             self._state = None
             raise
         self._state = state
         if due:
             self._step(self._make_row(due))
+
+    @contextmanager
+    def _as_stored(self) -> Iterator[None]:
+        """A transaction of the agent; refused if another process has changed the record in the database."""
+        with self.agent.transaction():
+            if record_in(self._record) != self._stored:
+                self._state = None
+                raise StorageUnavailable(
+                    f"another process has acted as {self.agent.name!r} meanwhile, and only one may have its "
+                    "vault: stop the other one"
+                )
+            yield
 
     def _change_agent(self, change: BeginEpoch | Absorb | AddPast) -> None:
         match change:
@@ -238,7 +257,7 @@ class SecureMember(Connection):
     def _make_row(self, number: int) -> RowMade:
         """The row of a round by the ledger. Rounds that were missed get empty leaves."""
         while self.agent.released < number:
-            with self.agent.transaction():
+            with self._as_stored():
                 for _ in range(min(LEAVES, number - self.agent.released)):
                     self.agent.release()
         values = self._integers(self.agent.past_release(number))
@@ -337,19 +356,19 @@ class SecureMember(Connection):
 
     def _publish(self, messages: Mapping[str, bytes]) -> None:
         for place, message in [*self._outbox.items()]:
-            held: bytes | None = messages.get(place)
+            stored: bytes | None = messages.get(place)
             for _ in range(ATTEMPTS):
-                if held == message or self.halted is not None:
+                if stored == message or self.halted is not None:
                     break
                 try:
-                    self.transport.publish(place, message, replacing=held)
-                    held = message
-                except Conflict as taken:  # an earlier process has left it, or a second instance runs
-                    held = taken.held
-                    if held is not None and self._looked_at.get(place) != held:
-                        self._looked_at[place] = held
-                        self._step(Came({place: held}))
-            if held == message:
+                    self.transport.publish(place, message, replacing=stored)
+                    stored = message
+                except Conflict as conflict:  # an earlier process has left it, or a second instance runs
+                    stored = conflict.held
+                    if stored is not None and self._looked_at.get(place) != stored:
+                        self._looked_at[place] = stored
+                        self._step(Came({place: stored}))
+            if stored == message:
                 self._there[place] = message
             else:
                 self._there.pop(place, None)

@@ -82,13 +82,13 @@ class Identity:
         """Read what `write` wrote; `StateError` if the pair does not match or others may read the key."""
         require_private(key)
         try:
-            found = x509.load_pem_x509_certificate(Path(certificate).read_bytes())
+            loaded = x509.load_pem_x509_certificate(Path(certificate).read_bytes())
             private = load_pem_private_key(Path(key).read_bytes(), password=None)
         except (ValueError, TypeError):
             raise StateError(f"{certificate} and {key} must be a certificate and its key as PEM") from None
-        if not isinstance(private, ec.EllipticCurvePrivateKey) or private.public_key() != found.public_key():
+        if not isinstance(private, ec.EllipticCurvePrivateKey) or private.public_key() != loaded.public_key():
             raise StateError(f"{key} is not the key of {certificate}")
-        return cls(found, private)
+        return cls(loaded, private)
 
 
 def new_authority(name: str, *, days: int) -> Identity:

@@ -26,7 +26,7 @@ _ROUNDING = 1e-6  # of sums of floats, and of the grid that releases lie on, rel
 
 
 @dataclass(frozen=True)
-class Limits:
+class ReleaseLimits:
     """Limits of release k of a member: at most `records[k - 1]` records; exact sums have no noise.
 
     rows: how many members' noise it holds; several where it is a total of secure aggregation.

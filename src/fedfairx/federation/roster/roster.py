@@ -241,8 +241,8 @@ def _require_secure(roster: Roster) -> None:
         require(members >= h + c, "members", f"must be at least {h + c}: {why}", members)
         roster.terms.budget(members=members).calibrate()  # refuses totals that are out of range
     if roster.version > 1:
-        given = isinstance(roster.begin, int) and not isinstance(roster.begin, bool)
-        require(given, "begin", "must be given with secure aggregation", roster.begin)
+        is_number = isinstance(roster.begin, int) and not isinstance(roster.begin, bool)
+        require(is_number, "begin", "must be given with secure aggregation", roster.begin)
         _ = roster.rounds
     text = f"must be {c + 1} members, one more than may collude"
     require(len(openers) == c + 1, "openers", text, ", ".join(openers))

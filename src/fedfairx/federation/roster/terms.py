@@ -35,7 +35,7 @@ from fedfairx.core.rules import OPTIMISM
 from fedfairx.core.slates import as_weights
 from fedfairx.errors import InvalidInput, StateError, require
 from fedfairx.features import Schema
-from fedfairx.federation.roster.limits import Limits
+from fedfairx.federation.roster.limits import ReleaseLimits
 from fedfairx.federation.roster.rounds import Rounds
 from fedfairx.privacy import Bounds, Budget, Centring, NonPrivate, NonPrivateSums, Privatizer
 from fedfairx.privacy.ledger.ledger import Ledger
@@ -117,8 +117,8 @@ class Terms:
             asked = replace(asked, colluding=share.colluding, decide_from=asked.composed.decide_from)
             rounds = rounds or Rounds(begin=int(time.time()))
         else:
-            for name, given in (("rounds", rounds), ("records", records)):
-                require(given is None, name, f"is for aggregation={SECURE!r}", given, "leave it out")
+            for name, argument in (("rounds", rounds), ("records", records)):
+                require(argument is None, name, f"is for aggregation={SECURE!r}", argument, "leave it out")
         for each in described():
             if each.scope is not Scope.AGREED and not (asked.secure and each.name in SECURE_TERMS):
                 value = getattr(asked, each.name)
@@ -196,9 +196,9 @@ class Terms:
         budget = replace(budget, share=replace(budget.share, records=self.records))
         return budget if members is None else budget.among(members)
 
-    def _require_agreed(self, name: str, given: str | None, agreed: str | None) -> None:
+    def _require_agreed(self, name: str, value: str | None, agreed: str | None) -> None:
         text = f"must be left out or that of the terms, {agreed}: with secure aggregation all decide alike"
-        require(given in (None, agreed), name, text, given)
+        require(value in (None, agreed), name, text, value)
 
     @cached_property
     def stated(self) -> Mechanism:
@@ -206,14 +206,14 @@ class Terms:
         return self.budget().calibrate() if self.private else NonPrivate()
 
     @cached_property
-    def limits(self) -> Limits:
+    def limits(self) -> ReleaseLimits:
         """The plausibility limits of a member's releases; with secure aggregation, of totals of `agents`."""
         if self.share is not None:
             return self.limits_of_totals(self.agents)
         rounds = self.times.rounds(self.plan)
         if rounds.size == 0:  # the schedule depends on the data
             rounds = np.full(self.releases, self.horizon)
-        return Limits(
+        return ReleaseLimits(
             self.stated,
             self.dimension,
             bounds=self.bounds,
@@ -221,10 +221,10 @@ class Terms:
             records=(rounds + self.spare) * len(self.bounds.slots),
         )
 
-    def limits_of_totals(self, members: int) -> Limits:
+    def limits_of_totals(self, members: int) -> ReleaseLimits:
         """The plausibility limits of totals of this many members, with secure aggregation."""
         assert self.share is not None
-        return Limits(
+        return ReleaseLimits(
             self.stated,
             self.dimension,
             bounds=self.bounds,
@@ -270,10 +270,10 @@ class Terms:
         `decide_from`, `partners` (by default they may differ) and `half_life` are its own choice; with secure
         aggregation they are those of the terms. `members` is as for `budget`.
         """
-        made = self.privatizer(noise, ledger=ledger, decide_from=decide_from, members=members)
+        privatizer = self.privatizer(noise, ledger=ledger, decide_from=decide_from, members=members)
         options = self._member(partners, half_life)
         arms = self._arms(None)
-        return Agent(**arms, options=options, privatizer=made, name=name, seed=seed)
+        return Agent(**arms, options=options, privatizer=privatizer, name=name, seed=seed)
 
     def open_agent(
         self,
@@ -313,9 +313,9 @@ class Terms:
             self._require_agreed("partners", partners, options.partners)
             partners = options.partners
         stored = {item.name for item in dataclasses.fields(AgentSettings)}
-        kept = {name: value for name, value in vars(options).items() if name in stored}
-        kept |= {"reward_range": options.reward_range or (-limit, limit), "half_life": half_life}
-        return Options(**kept | {"partners": ALIKE if options.optimistic else partners or DIFFER})
+        values = {name: value for name, value in vars(options).items() if name in stored}
+        values |= {"reward_range": options.reward_range or (-limit, limit), "half_life": half_life}
+        return Options(**values | {"partners": ALIKE if options.optimistic else partners or DIFFER})
 
     # --- as plain values -----------------------------------------------------------------------------
 
@@ -363,15 +363,15 @@ class Terms:
                 "the next; found a new federation (`fedfairx federate init`)"
             )
         prior = stored.prior if len(set(means)) > 1 else replace(stored.prior, mean=means[0])
-        given: dict[str, Any] = _fields(stored) | {"slots": stored.bounds.slots}
-        given |= {"prior": None if optimism else prior, "merit": merit_from(stored.merit)}
-        given |= {"schedule": _schedule(stored.schedule)} | ({} if optimism else {"confidence": None})
-        given |= {} if privacy is None else _fields(privacy)
-        given |= {"aggregation": PLAIN} if agreed is None else _fields(agreed) | {"aggregation": SECURE}
-        features = given["features"]
+        keywords: dict[str, Any] = _fields(stored) | {"slots": stored.bounds.slots}
+        keywords |= {"prior": None if optimism else prior, "merit": merit_from(stored.merit)}
+        keywords |= {"schedule": _schedule(stored.schedule)} | ({} if optimism else {"confidence": None})
+        keywords |= {} if privacy is None else _fields(privacy)
+        keywords |= {"aggregation": PLAIN} if agreed is None else _fields(agreed) | {"aggregation": SECURE}
+        features = keywords["features"]
         try:
-            given["schema"] = None if features is None else Schema.from_dict(features)
-            terms = cls(**{name: value for name, value in given.items() if name not in ONLY_STORED})
+            keywords["schema"] = None if features is None else Schema.from_dict(features)
+            terms = cls(**{name: value for name, value in keywords.items() if name not in ONLY_STORED})
         except InvalidInput as error:
             raise StateError(f"these terms are not valid: {error}") from None
         if privacy is not None and terms.stated.digest() != privacy.digest:
@@ -428,10 +428,10 @@ def _schedule(values: Mapping[str, Any]) -> Schedule:
     name = values.get("name")
     if name not in SCHEDULES:
         raise StateError(f"terms.schedule.name must be one of {', '.join(SCHEDULES)}, got {name!r}")
-    found: Any = SCHEDULES[name]
+    schedule: Any = SCHEDULES[name]
     try:
         changes = {key: value for key, value in values.items() if key != "name"}
-        return cast("Schedule", dataclasses.replace(found, **changes))
+        return cast("Schedule", dataclasses.replace(schedule, **changes))
     except (TypeError, InvalidInput) as error:
         raise StateError(f"terms.schedule has no such parameters: {error}") from None
 

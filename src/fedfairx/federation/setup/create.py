@@ -89,7 +89,7 @@ def create_federation(
         require_name(name)
         require(name not in RESERVED, "name", f"must not be one of {', '.join(RESERVED)}", name)
     convener = new_signing_key()
-    made, members = _keys(agents)
+    signing_keys, members = _keys(agents)
     roster = create_roster(convener, terms, members, openers=openers)
     if transport == "nats":
         require_messages_fit(roster)
@@ -107,7 +107,9 @@ def create_federation(
     elif transport == "flower":
         make_hub(base / "hub")
     for name in agents:
-        _make_agent(base, name, made.get(name), authority, roster, hub=(transport, address), days=days)
+        _make_agent(
+            base, name, signing_keys.get(name), authority, roster, hub=(transport, address), days=days
+        )
     _spread(base, roster, (transport, address))
     _confirm(base, roster, transport == "sqlite" if confirm is None else confirm)
     return roster
@@ -143,19 +145,19 @@ def amend_federation(
         require(fits, "name", "must be a new one without a folder, or a former member's", name)
         if joining[name] is None and (base / name / "agent.key").exists():
             joining[name] = SigningKey.read(base / name / "agent.key").public  # it comes back
-    made, keys = _keys(joining | changing)
+    signing_keys, keys = _keys(joining | changing)
     staying = {name: key for name, key in before.members.items() if name not in remove}
     roster = before.amended(convener, staying | keys, openers=openers, begin=begin)
     if hub[0] == "nats":
         require_messages_fit(roster)
     for name in joining:
-        _make_agent(base, name, made.get(name), authority, roster, hub=hub, days=days)
+        _make_agent(base, name, signing_keys.get(name), authority, roster, hub=hub, days=days)
     for name in changing:
         old = base / name / "agent.key"
         if old.exists():
             old.rename(base / name / f"agent.key.until-{before.version}")
-        if name in made:
-            made[name].write(old)
+        if name in signing_keys:
+            signing_keys[name].write(old)
     _spread(base, roster, hub)
     _confirm(base, roster, hub[0] == "sqlite" if confirm is None else confirm)
     return roster
@@ -183,16 +185,18 @@ def _free(folder: Path, name: str, roster: Roster) -> bool:
     if not folder.exists():
         return True
     try:
-        found = MemberFolder.read(folder)
+        member = MemberFolder.read(folder)
     except (StateError, OSError):
         return False
-    return found.name == name and found.roster.federation == roster.federation
+    return member.name == name and member.roster.federation == roster.federation
 
 
 def _keys(agents: Mapping[str, str | None]) -> tuple[dict[str, SigningKey], dict[str, str]]:
     """New signing keys for the agents that gave no public key, and the public keys of all."""
-    made = {name: new_signing_key() for name, public in agents.items() if public is None}
-    return made, {name: made[name].public if name in made else str(agents[name]) for name in agents}
+    signing_keys = {name: new_signing_key() for name, public in agents.items() if public is None}
+    return signing_keys, {
+        name: signing_keys[name].public if name in signing_keys else str(agents[name]) for name in agents
+    }
 
 
 def hub_configuration(roster: Roster, *, port: int = PORTS["nats"]) -> str:

@@ -101,8 +101,8 @@ class MemberFolder:
         marks: list[int] = []
         for entry in entries:
             with contextlib.suppress(OSError):  # it may be about to be replaced
-                found = os.stat(self._file(entry))
-                marks += found.st_mtime_ns, found.st_size, found.st_ino
+                status = os.stat(self._file(entry))
+                marks += status.st_mtime_ns, status.st_size, status.st_ino
         return tuple(marks)
 
     @property
@@ -112,11 +112,11 @@ class MemberFolder:
 
     def expiries(self) -> dict[str, float]:
         """When each certificate expires, in seconds since 1970, by its file; without unreadable ones."""
-        found: dict[str, float] = {}
+        times: dict[str, float] = {}
         for entry in self.certificates:
             with contextlib.suppress(OSError, StateError):
-                found[str(self.table[entry])] = expires(self._file(entry)).timestamp()
-        return found
+                times[str(self.table[entry])] = expires(self._file(entry)).timestamp()
+        return times
 
     @property
     def hub(self) -> tuple[str, str]:
@@ -198,19 +198,18 @@ class MemberFolder:
 
     def unconfirmed(self) -> str:
         """What the operator has still to confirm; empty if nothing."""
-        share, known = self.roster.terms.share, {*self.confirmed_here(), self.name}
+        share, confirmed = self.roster.terms.share, {*self.confirmed_here(), self.name}
         if share is None:
             return ""
-        openers = [name for name in self.roster.openers if name not in known]
+        openers = [name for name in self.roster.openers if name not in confirmed]
         least = share.honest + share.colluding
-        if not openers and len(known) >= least:
+        if not openers and len(confirmed) >= least:
             return ""
         who = (
             f"all of {', '.join(self.roster.openers)}, which open totals, and at least {least} members in all"
         )
-        return (
-            f"the operator must confirm {who} (`fedfairx federate confirm`), got {', '.join(sorted(known))}"
-        )
+        got = ", ".join(sorted(confirmed))
+        return f"the operator must confirm {who} (`fedfairx federate confirm`), got {got}"
 
     def confirm(self, names: Collection[str]) -> None:
         """Confirm members of this roster."""
@@ -218,10 +217,10 @@ class MemberFolder:
             text = f"must be one of the members {', '.join(self.roster.members)}"
             require(name in self.roster.members, "members", text, name)
         federation = self.roster.federation
-        kept = {**self.confirmed(), **{name: self.roster.members[name] for name in sorted(names)}}
-        signed = _CONFIRMED_LABEL + canonical([federation, self.name, kept])
+        members = {**self.confirmed(), **{name: self.roster.members[name] for name in sorted(names)}}
+        signed = _CONFIRMED_LABEL + canonical([federation, self.name, members])
         signature = SigningKey.read(self._file("key")).sign(signed).hex()
-        content = {"federation": federation, "members": kept, "signature": signature}
+        content = {"federation": federation, "members": members, "signature": signature}
         write_atomically(self.folder / CONFIRMED, json.dumps(content, indent=1) + "\n")
 
     def member(self, agent: Agent) -> Member | SecureMember:

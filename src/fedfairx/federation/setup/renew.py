@@ -37,7 +37,7 @@ def renew_certificates(
         fits = name in (HUB, *roster.members)
         require(fits, "only", f"must be of {', '.join((HUB, *roster.members))}", name)
     authority = Identity.read(*authority_files(base))
-    found = _certificates(base, roster, only or (HUB, *roster.members))
+    paths = _certificates(base, roster, only or (HUB, *roster.members))
     written: dict[str, list[Path]] = {}
     if authority.certificate.not_valid_after_utc < datetime.now(UTC) + timedelta(days=days):
         own = authority.renew(authority.certificate, days=2 * days)
@@ -45,7 +45,7 @@ def renew_certificates(
         for path in sorted(base.glob("*/authority.crt")):
             write_certificate(path, own)
             written.setdefault(path.parent.name, []).append(path)
-    for path in found:
+    for path in paths:
         write_certificate(path, authority.renew(read_certificate(path), days=days))
         written.setdefault(path.parent.name, []).append(path)
     return written
@@ -54,9 +54,9 @@ def renew_certificates(
 def _certificates(base: Path, roster: Roster, names: Sequence[str]) -> list[Path]:
     """The certificates to renew, each of which must be its owner's."""
     nats = not (base / HUB / "nodes").exists()  # with Flower, members have none
-    found = [base / HUB / "hub.crt"] if HUB in names else []
-    found += [base / name / "tls.crt" for name in names if nats]
-    for path in found:
+    paths = [base / HUB / "hub.crt"] if HUB in names else []
+    paths += [base / name / "tls.crt" for name in names if nats]
+    for path in paths:
         if not path.exists():
             raise StateError(f"{path} is missing: ask for it, it holds no secret, or leave it out (--only)")
         if path.name == "tls.crt":
@@ -64,4 +64,4 @@ def _certificates(base: Path, roster: Roster, names: Sequence[str]) -> list[Path
                 require_email(read_certificate(path), identity_of(path.parent.name, roster.federation))
             except StateError as error:
                 raise StateError(f"{path} can't be renewed: {error}") from None
-    return found
+    return paths

@@ -62,17 +62,22 @@ def inspect(folder: str | os.PathLike[str], *, places: Places | None = None) -> 
         return [signed]
     roster = Roster.read(base / "roster.json")
     members = ", ".join(roster.members)
-    found = [signed, Finding(f"federation {roster.federation}, roster version {roster.version}: {members}")]
+    findings = [
+        signed,
+        Finding(f"federation {roster.federation}, roster version {roster.version}: {members}"),
+    ]
     if (base / CONFIGURATION).exists():
-        return [*found, *_hub(base, roster), *_bucket(base)]
+        return [*findings, *_hub(base, roster), *_bucket(base)]
     if (base / SETTINGS).exists():
-        return [*found, *_agent(base, roster), *_stored(base, places), *_bucket(base)]
-    found += [*_convener(base / "convener", roster), *_hub(base / "hub", roster)]
+        return [*findings, *_agent(base, roster), *_stored(base, places), *_bucket(base)]
+    findings += [*_convener(base / "convener", roster), *_hub(base / "hub", roster)]
     for name in roster.members:
         if (base / name).is_dir():
-            found += [*_agent(base / name, roster, name), *_stored(base / name, places)]
+            findings += [*_agent(base / name, roster, name), *_stored(base / name, places)]
     strays = [path.parent.name for path in base.glob("*/agent.key") if path.parent.name not in roster.members]
-    return found + [Finding(f"{name}: has left the federation; its folder can be deleted") for name in strays]
+    return findings + [
+        Finding(f"{name}: has left the federation; its folder can be deleted") for name in strays
+    ]
 
 
 def _finding(what: str, check: Callable[[], object]) -> Finding:
@@ -184,9 +189,9 @@ def _agent(folder: Path, roster: Roster, name: str | None = None) -> Iterator[Fi
     yield Finding(f"{named}: {SETTINGS} is its own", trouble)
 
     def latest() -> None:
-        held = Roster.read(folder / "roster.json", federation=roster.federation)
-        if held != roster:
-            raise StateError(f"roster must be version {roster.version}, got version {held.version}")
+        own = Roster.read(folder / "roster.json", federation=roster.federation)
+        if own != roster:
+            raise StateError(f"roster must be version {roster.version}, got version {own.version}")
 
     yield _finding(f"{named}: has the latest roster", latest)
     if name is None or (folder / "agent.key").exists():
@@ -238,11 +243,11 @@ def _stored(folder: Path, places: Places | None) -> Iterator[Finding]:
         if member.vault.exists():
             require_private(member.vault)
         content = member.vault.read_bytes() if member.vault.exists() else None
-        held = vault_in(MemoryStore(content))
-        why = vault_trouble(roster.federation, name, record, held)
+        vault = vault_in(MemoryStore(content))
+        why = vault_trouble(roster.federation, name, record, vault)
         part = record.part
         if not why and part is not None and name in part.epoch.openers:
-            lost = held is None or part.epoch.number not in held.secrets
+            lost = vault is None or part.epoch.number not in vault.secrets
             why = no_key(name, part.epoch.number) if lost else ""
         if why:
             raise StateError(why)

@@ -18,11 +18,11 @@ class MemoryTransport:
 
     def publish(self, agent: str, message: bytes, *, replacing: bytes | None) -> None:
         with self._lock:
-            held = self._messages.get(agent)
-            if held == message:
+            stored = self._messages.get(agent)
+            if stored == message:
                 return
-            if held != replacing:
-                raise Conflict(held)
+            if stored != replacing:
+                raise Conflict(stored)
             self._messages[agent] = message
         self._watchers.tell()
 

@@ -102,26 +102,26 @@ class Watchers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._told: dict[object, Callable[[], None]] = {}
+        self._callbacks: dict[object, Callable[[], None]] = {}
 
     def add(self, notify: Callable[[], None]) -> Callable[[], None]:
         """Add a callback; return a function that removes it."""
         token = object()
         with self._lock:
-            self._told[token] = notify
+            self._callbacks[token] = notify
 
         def stop() -> None:
             with self._lock:
-                self._told.pop(token, None)
+                self._callbacks.pop(token, None)
 
         return stop
 
     def tell(self) -> None:
         with self._lock:
-            told = list(self._told.values())
-        for notify in told:
+            callbacks = list(self._callbacks.values())
+        for notify in callbacks:
             notify()
 
     def clear(self) -> None:
         with self._lock:
-            self._told.clear()
+            self._callbacks.clear()

@@ -42,17 +42,17 @@ class SqliteTransport:
     def publish(self, agent: str, message: bytes, *, replacing: bytes | None) -> None:
         with self._transaction("IMMEDIATE") as connection:
             row = connection.execute("SELECT message FROM messages WHERE agent = ?", (agent,)).fetchone()
-            held = None if row is None else bytes(row[0])
-            if held == message:
+            stored = None if row is None else bytes(row[0])
+            if stored == message:
                 return
-            if held != replacing:
-                raise Conflict(held)
+            if stored != replacing:
+                raise Conflict(stored)
             connection.execute(_SAVE, (agent, message))
 
     def latest(self) -> dict[str, bytes]:
         with self._transaction("DEFERRED") as connection:
             there = dict(connection.execute("SELECT agent, revision FROM messages").fetchall())
-            mirror = {name: kept for name, kept in self._mirror.items() if there.get(name) == kept[0]}
+            mirror = {name: entry for name, entry in self._mirror.items() if there.get(name) == entry[0]}
             for agent, revision in there.items():
                 if agent not in mirror:
                     row = connection.execute(

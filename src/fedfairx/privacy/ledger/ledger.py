@@ -1,6 +1,6 @@
 """The append-only record of what has been released, and of which record went into which leaf.
 
-Order of a release: freeze the leaf, record the message, send it. Each step is one durable transaction, so
+Order of a release: freeze the leaf, record the message, send it. Each of these is one durable transaction, so
 a crash between any two leaves the agent either before or after it, and continuing from there repeats
 nothing:
 
@@ -32,9 +32,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedfairx.errors import AlreadyObserved, LedgerMismatch, PrivacyError
+from fedfairx.privacy.release import NoCopy
 from fedfairx.util.arrays import Array
 from fedfairx.util.canonical_json import canonical
-from fedfairx.util.no_copy import NoCopy
 
 SALT_BYTES = 32
 
@@ -164,19 +164,19 @@ class MemoryLedger(NoCopy):
 
     def give_leaf(self, position: Position) -> tuple[str, ...]:
         records = self._file()
-        given = tuple(record for record, leaf in records.items() if leaf == position.frozen + 1)
+        of_leaf = tuple(record for record, leaf in records.items() if leaf == position.frozen + 1)
         self._last = None, position
-        for record in given:
+        for record in of_leaf:
             del records[record]
-        return given
+        return of_leaf
 
     def take_leaf(self, records: tuple[str, ...], position: Position) -> None:
-        known = self._file()
+        leaves = self._file()
         for record in records:
-            if record in known:
-                raise AlreadyObserved(already_in_leaf(known[record]))
+            if record in leaves:
+                raise AlreadyObserved(already_in_leaf(leaves[record]))
         self._last = None, position
-        known.update(dict.fromkeys(records, position.frozen + 1))
+        leaves.update(dict.fromkeys(records, position.frozen + 1))
 
     def freeze(self, number: int, digest: str, position: Position) -> None:
         if not self._places:
@@ -305,9 +305,9 @@ def next_place(before: bytes, salt: bytes, content: bytes) -> bytes:
     return hashlib.sha256(before + salt + content).digest()
 
 
-def refuse_other_parameters(stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def refuse_other_parameters(stored: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
     """Raise `LedgerMismatch`, naming what differs, unless the two agree."""
-    differing = sorted(name for name in {*stored, *given} if stored.get(name) != given.get(name))
+    differing = sorted(name for name in {*stored, *parameters} if stored.get(name) != parameters.get(name))
     if differing:
         raise LedgerMismatch(
             f"this ledger belongs to another configuration: {', '.join(differing)} differ; "
@@ -335,6 +335,6 @@ def already_in_leaf(leaf: int) -> str:
     return f"this record is already in leaf {leaf}; a record enters one leaf, once"
 
 
-def another_limit(stored: int | None, given: int) -> str:
+def another_limit(stored: int | None, limit: int) -> str:
     """Error text for counts that are bound to another limit."""
-    return f"these persons are counted for records={stored}, got records={given}; a run keeps its limit"
+    return f"these persons are counted for records={stored}, got records={limit}; a run keeps its limit"

@@ -33,16 +33,16 @@ def refuse_old_copy(held: Iterable[Release]) -> Confirm:
     - A number later than the ledger's last, or the same number with other content, is refused.
     - A peer that is behind is ignored: it will receive what it has missed.
     """
-    known = [(release.number, release.digest) for release in held]
+    digests = [(release.number, release.digest) for release in held]
 
     def confirm(number: int, digest: str) -> None:
-        latest = max((other for other, _ in known), default=0)
+        latest = max((other for other, _ in digests), default=0)
         if latest > number:
             raise LedgerMismatch(
                 f"this ledger ends at release {number}, and peers hold release {latest}: it is an old copy; "
                 "start a new run with a new ledger and a new budget"
             )
-        if any(other == number and content != digest for other, content in known):
+        if any(other == number and content != digest for other, content in digests):
             raise LedgerMismatch(
                 f"peers hold release {number} with other content: this ledger is a copy that diverged; "
                 "start a new run with a new ledger and a new budget"

@@ -25,8 +25,8 @@ from fedfairx.privacy.ledger.ledger import (
     refuse_other_parameters,
     two_contents,
 )
+from fedfairx.privacy.release import NoCopy
 from fedfairx.util.canonical_json import canonical
-from fedfairx.util.no_copy import NoCopy
 
 Row = tuple[Any, ...]
 _POSITION = ("frozen", "total", "total_count", "leaf", "leaf_count", "clipped")
@@ -118,10 +118,10 @@ class SqlLedger(NoCopy):
     def give_leaf(self, position: Position) -> tuple[str, ...]:
         leaf, table = position.frozen + 1, self._tables.records
         with self._database.transaction() as access:
-            given = tuple(str(row[0]) for row in self._find(access, "record", table, "leaf = ?", leaf))
+            of_leaf = tuple(str(row[0]) for row in self._find(access, "record", table, "leaf = ?", leaf))
             access.write(f"DELETE FROM {table} WHERE {self._here}leaf = ?", (*self._key.values(), leaf))
             self._save(position)
-        return given
+        return of_leaf
 
     def take_leaf(self, records: tuple[str, ...], position: Position) -> None:
         with self._database.transaction() as access:
@@ -157,10 +157,10 @@ class SqlLedger(NoCopy):
             rows = self._find(access, "message", self._tables.releases, "number = ?", number)
             if not rows:
                 raise LedgerMismatch(f"leaf {number} is not frozen, so release {number} can't be recorded")
-            (kept,) = rows[0]
-            if kept is None:
+            (stored,) = rows[0]
+            if stored is None:
                 self._change(access, "message", message, number)
-            elif bytes(kept) != message:
+            elif bytes(stored) != message:
                 raise LedgerMismatch(two_contents(number))
 
     def message(self, number: int) -> bytes | None:

@@ -233,9 +233,11 @@ def mechanisms() -> tuple[str, ...]:
     return tuple(_FACTORS)
 
 
-def require_mechanism(name: str) -> None:
-    """Refuse an unknown name of a mechanism."""
-    require(name in _FACTORS, "mechanism", f"must be one of {', '.join(_FACTORS)}", name)
+def require_mechanism(mechanism: object) -> None:
+    """Refuse what is neither the name of a mechanism nor a function."""
+    name = isinstance(mechanism, str) and mechanism in _FACTORS
+    text = f"must be one of {', '.join(_FACTORS)}, or a function"
+    require(name or callable(mechanism), "mechanism", text, mechanism)
 
 
 def calibrate(name: str, *, epsilon: float, delta: float, releases: int, sensitivity: float) -> Gaussian:

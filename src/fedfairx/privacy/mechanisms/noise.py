@@ -23,8 +23,8 @@ from typing import Protocol
 import numpy as np
 
 from fedfairx.errors import require
+from fedfairx.privacy.release import NoCopy
 from fedfairx.util.arrays import Array
-from fedfairx.util.no_copy import NoCopy
 
 _KEY_BYTES = 32
 

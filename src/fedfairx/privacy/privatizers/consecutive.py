@@ -37,7 +37,7 @@ class Continued:
     """
 
     before: Mechanism
-    made: int
+    earlier: int
     after: Mechanism
 
     @property
@@ -46,7 +46,7 @@ class Continued:
 
     @property
     def releases(self) -> int:
-        return self.made + self.after.releases
+        return self.earlier + self.after.releases
 
     @property
     def mu(self) -> float:
@@ -54,12 +54,12 @@ class Continued:
 
     def sd(self, number: int | Sequence[int] | Integers) -> Array:
         numbers = np.asarray(number, dtype=np.int64)
-        first = self.before.sd(np.minimum(numbers, self.made))
-        second = self.after.sd(np.maximum(numbers - self.made, 1))
-        return np.asarray(np.where(numbers <= self.made, first, np.hypot(first, second)))
+        first = self.before.sd(np.minimum(numbers, self.earlier))
+        second = self.after.sd(np.maximum(numbers - self.earlier, 1))
+        return np.asarray(np.where(numbers <= self.earlier, first, np.hypot(first, second)))
 
     def digest(self) -> str:
-        parts = f"continued {self.before.digest()} {self.made} {self.after.digest()}"
+        parts = f"continued {self.before.digest()} {self.earlier} {self.after.digest()}"
         return hashlib.sha256(parts.encode()).hexdigest()
 
 
@@ -100,7 +100,7 @@ class ContinuedPrivatizer:
         self.owner = inner.owner
         self._claimed = before.guarantee
         self._last = before.release(self._claimed.spent)
-        self.mechanism = Continued(before=before.mechanism, made=self._last.number, after=inner.mechanism)
+        self.mechanism = Continued(before=before.mechanism, earlier=self._last.number, after=inner.mechanism)
         if confirm is not None:
             confirm(self.spent, self.release(self.spent).digest)
 
@@ -234,7 +234,7 @@ def carry_over(before: Privatizer, after: Privatizer) -> bool:
         if counted or not alike:
             return False
         here, there = old._position, new._position
-        old._held = new._held = None  # read again from the ledgers, whatever happens
+        old._position_copy = new._position_copy = None  # read again from the ledgers, whatever happens
         records = old.ledger.give_leaf(replace(here, leaf=np.zeros_like(here.leaf), leaf_count=0))
         leaf, count = there.leaf + here.leaf, there.leaf_count + here.leaf_count
         new.ledger.take_leaf(records, replace(there, leaf=leaf, leaf_count=count))

@@ -104,13 +104,12 @@ class NonPrivateSums:
         return growth
 
     def add_and_learn_slate(
-        self, memory: Array, values: Array, at: int, weights: Array, rewards: Array, low: float, high: float
-    ) -> bool:
+        self, memory: Array, values: Array, at: int, weights: Array, rewards: Array, growth: float
+    ) -> float:
         """`add_and_learn` for all slots of a decision, without bounds; see `learn_slate`."""
-        done: bool = learn_slate(memory, self._total, values, at, weights, rewards, low, high)
-        if done:
-            self._count += weights.size
-        return done
+        self._count += weights.size
+        grown: float = learn_slate(memory, self._total, values, at, weights, rewards, growth)
+        return grown
 
     def add_arm(self, arm: int, weight: float, reward: float) -> None:
         """Add the unit vector of a coordinate."""

@@ -7,8 +7,9 @@ noisy prefix sum; the regulariser never enters; records are clipped; the noise i
 recorded before it is sent.
 
 The ledger holds the durable position. The privatizer drops its copy of it, and the noise stream, before each
-step and sets them again afterwards. So whatever interrupts a step (a full disk, a failing noise source,
-Ctrl-C), the next call reads the ledger and finishes that step.
+change and sets them again afterwards. So whatever interrupts a change (a full disk, a failing noise source,
+Ctrl-C), the next call reads the ledger and finishes it. Only a change sets the copy: a reader in another
+thread might have read the ledger before a change and set it after one.
 
 A bound of k records of a person turns the claim for a record into one for a person: k records lie in at most
 k leaves and change each by at most Δ, so the transcript is kμ-GDP for changing all of them. A record beyond
@@ -48,9 +49,8 @@ from fedfairx.privacy.ledger.rollback import Confirm
 from fedfairx.privacy.mechanisms.gaussian import Gaussian, Mechanism, NoiseStream
 from fedfairx.privacy.mechanisms.noise import NoiseSource
 from fedfairx.privacy.mechanisms.noise_share import NoiseShare
-from fedfairx.privacy.release import Release, leaf_digest
+from fedfairx.privacy.release import NoCopy, Release, leaf_digest
 from fedfairx.util.arrays import Array
-from fedfairx.util.no_copy import NoCopy
 
 # Releases are rounded to a grid of 2⁻²⁰ of the noise: far finer than the noise, far coarser than the last
 # bits of a float.
@@ -200,7 +200,7 @@ class StreamPrivatizer(NoCopy):
         self.public_schedule = public_schedule
         self.ledger: Ledger = MemoryLedger() if ledger is None else ledger
         self._summed = dimension if centring is None else dimension + 1  # coordinates that are summed
-        self._checkpoint = checkpoint or (lambda _step: None)
+        self._checkpoint = checkpoint or (lambda _stage: None)
         self._grid = math.frexp(mechanism.base_sd)[1] - _GRID_BITS
         self._most_records = math.inf
         if mechanism.share is not None:
@@ -208,24 +208,24 @@ class StreamPrivatizer(NoCopy):
         self._beyond = 0  # records of the open leaf that are beyond these
         self._process = os.getpid()
         self._lock = threading.RLock()
-        self._held: Position | None = None  # None: read it from the ledger
+        self._position_copy: Position | None = None  # None: read it from the ledger; set by changes alone
         self._stream: NoiseStream | None = None  # None: draw it again from the ledger's places
         self.ledger.bind(self.parameters())
         self.person_records = person_records
         self.persons: Persons = MemoryPersons() if persons is None else persons
         self.dropped = 0
         if person_records is not None:
-            self._bind_persons(person_records, given=persons is not None)
+            self._bind_persons(person_records, passed=persons is not None)
         if stream_state is not None:
             self._stream = self._new_stream(stream_state)
         self._finish()
         if confirm is not None:
             confirm(self.spent, self._recorded(self.spent).digest if self.spent else "")
 
-    def _bind_persons(self, records: int, *, given: bool) -> None:
+    def _bind_persons(self, records: int, *, passed: bool) -> None:
         require(records >= 1, "person_records", "must be >= 1", records)
         text = "must be given with a durable ledger, such as SqlitePersons"
-        require(given or isinstance(self.ledger, MemoryLedger), "persons", text, None)
+        require(passed or isinstance(self.ledger, MemoryLedger), "persons", text, None)
         self.persons.bind(records)
         here = self._position
         if self.persons.total() < here.total_count + here.leaf_count:
@@ -301,14 +301,14 @@ class StreamPrivatizer(NoCopy):
             return
         if person is None:
             raise InvalidInput(f"person must be given: at most {most} records of a person enter")
-        known = str(person)
-        within = self.persons.count(known, 1) <= most
+        name = str(person)
+        within = self.persons.count(name, 1) <= most
         if not within:
             context, reward = self.centring.blank if self.centring else (np.zeros(self.dimension), 0.0)
         try:
             self._enter(context, reward, record, weight)
         except (AlreadyObserved, InvalidInput):  # nothing has entered
-            self.persons.count(known, -1)
+            self.persons.count(name, -1)
             raise
         self.dropped += not within
 
@@ -324,9 +324,9 @@ class StreamPrivatizer(NoCopy):
             leaf = here.leaf.copy()
             add_one(leaf, np.ascontiguousarray(x, dtype=np.float64), float(y))
             after = replace(here, leaf=leaf, leaf_count=here.leaf_count + 1, clipped=here.clipped + clipped)
-            self._held = None
+            self._position_copy = None
             self.ledger.add(None if record is None else str(record), after)
-            self._held = after
+            self._position_copy = after
 
     def _clip(self, context: Array, reward: float) -> tuple[Array, float, bool]:
         """Return the record as it is summed, and whether it was clipped."""
@@ -364,10 +364,10 @@ class StreamPrivatizer(NoCopy):
                 raise ReplacementRefused("this record is not in the open leaf; a release can't be changed")
             leaf = here.leaf.copy()
             leaf[-self._summed :] += weight * x * (after - before)
-            self._held = None
+            self._position_copy = None
             amended = replace(here, leaf=leaf, clipped=here.clipped + now - was)
             self.ledger.add(None, amended)
-            self._held = amended
+            self._position_copy = amended
 
     def blank(
         self,
@@ -396,16 +396,16 @@ class StreamPrivatizer(NoCopy):
             leaf, clipped, blank = here.leaf.copy(), here.clipped, (np.zeros(self.dimension), 0.0)
             if self.centring is not None:
                 blank = self.centring.blank
-            for sign, given in ((-1, (context, reward)), (1, blank)):
-                x, y, moved = self._clip(*given)
+            for sign, entry in ((-1, (context, reward)), (1, blank)):
+                x, y, moved = self._clip(*entry)
                 part = np.zeros_like(leaf)
                 add_one(part, np.ascontiguousarray(weight * x, dtype=np.float64), float(y))
                 leaf += sign * part
                 clipped += sign * moved
-            self._held = None
+            self._position_copy = None
             after = replace(here, leaf=leaf, clipped=clipped)
             self.ledger.add(None, after)
-            self._held = after
+            self._position_copy = after
             return True
 
     def is_open(self, record: str | int) -> bool:
@@ -415,13 +415,13 @@ class StreamPrivatizer(NoCopy):
     def _has_entered(self, person: str | None, place: int, of: int) -> bool:
         """Tell whether record number `place` of the `of` records of a person is not blank."""
         most = self.person_records or 0
-        held = 0 if person is None else self.persons.of(person)
-        if held > most and held != of:
+        count = 0 if person is None else self.persons.of(person)
+        if count > most and count != of:
             raise ReplacementRefused(
                 f"this record's person has more than {most} records, some of them without a decision "
                 "(`learn`), and which of them have entered is not kept"
             )
-        return held <= most or place <= most
+        return count <= most or place <= most
 
     def acknowledge(self) -> None:
         """Note in the ledger that the latest release, and with it all earlier ones, reached its transport."""
@@ -452,9 +452,9 @@ class StreamPrivatizer(NoCopy):
                 leaf=np.zeros_like(here.leaf),
                 leaf_count=0,
             )
-            self._held = None
+            self._position_copy = None
             self.ledger.freeze(following, leaf_digest(here.leaf), after)
-            self._held, self._beyond = after, 0
+            self._position_copy, self._beyond = after, 0
             self._checkpoint("frozen")
             return self._make()
 
@@ -481,12 +481,19 @@ class StreamPrivatizer(NoCopy):
 
     @property
     def _position(self) -> Position:
-        here = self._held or self.ledger.position()
+        here = self._position_copy or self.ledger.position()
         if here is None:
             size = packed_size(self._summed)
             here = Position(0, np.zeros(size), 0, np.zeros(size), 0, 0)
-        self._held = here
         return here
+
+    def read_again(self) -> None:
+        """Read the ledger before the next step: another process has written to it.
+
+        The noise stream stays: it fits the next release only if its number does, and the place of a frozen
+        leaf never changes.
+        """
+        self._position_copy = None
 
     def _finish(self) -> Release | None:
         """Make the release of a leaf that was frozen and not recorded, if there is one."""
@@ -561,15 +568,16 @@ class StreamPrivatizer(NoCopy):
         persons = state["persons"]
         configuration = {"person_records": persons["records"]} | configuration
         counted = MemoryPersons(persons["counts"], records=persons["records"])
-        made = cls(dimension, ledger=ledger, persons=counted, stream_state=state["stream"], **configuration)
-        made.dropped = int(persons["dropped"])
-        return made
+        stream = state["stream"]
+        privatizer = cls(dimension, ledger=ledger, persons=counted, stream_state=stream, **configuration)
+        privatizer.dropped = int(persons["dropped"])
+        return privatizer
 
 
 def required_grid(share: NoiseShare) -> tuple[int, int]:
     """Return the exponent of the grid's step and the number of records of a calibrated share."""
-    made = share.step_exponent is not None and share.records is not None
-    require(made, "mechanism", "must be calibrated by a Budget, which sets the grid of a share", share)
+    calibrated = share.step_exponent is not None and share.records is not None
+    require(calibrated, "mechanism", "must be calibrated by a Budget, which sets the grid of a share", share)
     return int(share.step_exponent or 0), int(share.records or 0)
 
 

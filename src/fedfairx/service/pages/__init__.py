@@ -121,7 +121,7 @@ def _shown(service: Service, name: str, show: Show) -> Callable[[Request], Await
         try:
             await access.check(service, request)
             exact, agents = sees_exact(request), service.agents
-            seen = [agent for agent in agents.known if may_use(request, agent)]
+            seen = [agent for agent in agents.rows if may_use(request, agent)]
             named = request.path_params.get("agent")
             agent = named or agents.default_name
             if named is None and seen and agent not in seen:  # the key is for others than the default
@@ -138,8 +138,9 @@ def _shown(service: Service, name: str, show: Show) -> Callable[[Request], Await
                 signed_in = access.signed_in(request)
                 frame = page_data.frame(served, agents=seen, signed_in=signed_in, exact=exact)
             if name == "overview":  # a key that is limited to some agents does not see counts of all together
-                known = may_use(request, None)
-                status = await asyncio.to_thread(serializers.status, service.write_queue) if known else None
+                sees_all = may_use(request, None)
+                queue, leases = service.write_queue, service.leases
+                status = await asyncio.to_thread(serializers.status, queue, leases) if sees_all else None
                 view["status"] = status
             path = "" if named is None else _agent_path(named)
             return page(name, view=view, frame=frame, root=_root(request), agent=path)

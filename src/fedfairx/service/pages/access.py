@@ -65,12 +65,12 @@ async def take(service: Service, request: Request) -> Response:
     if not auth.any_key:
         await auth.check(request, "reader")
         return response
-    found = await auth.key_of(key)
-    if found is None or "reader" not in ROLES[found.role]:
+    holder = await auth.key_of(key)
+    if holder is None or "reader" not in ROLES[holder.role]:
         return offer(root=request.scope.get("root_path", ""), wrong=True)
     response.set_cookie(
         cookie(request),
-        await auth.sessions.begin(found),
+        await auth.sessions.begin(holder),
         max_age=SECONDS,
         path=request.scope.get("root_path") or "/",
         secure=request.url.scheme == "https",

@@ -23,8 +23,8 @@ _TICKS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5)
 def scale_of(rows: Sequence[Row], tolerance: float) -> float:
     """The share at the right end of a table's figures: the least round number that all of them are within."""
     furthest = max((_furthest(row, tolerance) for row in rows), default=1.0)
-    step = _step(max(furthest, _TICKS[0]))
-    return min(1.0, max(1, math.ceil(furthest / step - 1e-9)) * step)
+    distance = _distance(max(furthest, _TICKS[0]))
+    return min(1.0, max(1, math.ceil(furthest / distance - 1e-9)) * distance)
 
 
 def _furthest(row: Row, tolerance: float) -> float:
@@ -35,11 +35,12 @@ def _furthest(row: Row, tolerance: float) -> float:
 
 def ticks(scale: float) -> list[float]:
     """A few round shares from 0 to the scale."""
-    step = _step(scale)
-    return [step * k for k in range(round(scale / step) + 1)]
+    distance = _distance(scale)
+    return [distance * k for k in range(round(scale / distance) + 1)]
 
 
-def _step(length: float) -> float:
+def _distance(length: float) -> float:
+    """From one tick to the next."""
     return next((tick for tick in _TICKS if length / tick <= 4.01), 0.5)
 
 
@@ -114,25 +115,25 @@ def policy(options: Sequence[Option], whole: float = 1.0) -> Markup:
 
 def _merged(options: Sequence[Option]) -> Sequence[Option]:
     """Options in the same order; neighbours that were not taken become one."""
-    found: list[Option] = []
+    parts: list[Option] = []
     for option in options:
-        if found and not (option.taken or found[-1].taken):
-            last = found.pop()
+        if parts and not (option.taken or parts[-1].taken):
+            last = parts.pop()
             option = Option("", (last.share or 0.0) + (option.share or 0.0), False)
-        found.append(option)
-    return found
+        parts.append(option)
+    return parts
 
 
 @dataclass(frozen=True)
-class Range:
+class Scale:
     """The values at both ends of a column of figures, for dots with intervals and for bars."""
 
     low: float
     high: float
 
     @classmethod
-    def around(cls, values: Sequence[float]) -> Range:
-        """A range with zero and all of the values in it."""
+    def around(cls, values: Sequence[float]) -> Scale:
+        """A scale with zero and all of the values in it."""
         low, high = min([0.0, *values]), max([0.0, *values])
         return cls(low, high if high > low else low + 1.0)
 
@@ -141,7 +142,7 @@ class Range:
         return f"{2 + 96 * place:.3f}%"
 
 
-def estimate(value: float, low: float, high: float, shown: Range) -> Markup:
+def estimate(value: float, low: float, high: float, shown: Scale) -> Markup:
     """A dot with its interval, on a scale with a line at zero."""
     zero, at = shown.x(0.0), shown.x(value)
     label = f"{number(value)}, between {number(low)} and {number(high)}"
@@ -153,7 +154,7 @@ def estimate(value: float, low: float, high: float, shown: Range) -> Markup:
     )
 
 
-def bar(value: float, shown: Range, unsure: float | None = None) -> Markup:
+def bar(value: float, shown: Scale, unsure: float | None = None) -> Markup:
     """A bar from zero to the left or to the right, and below it a thin one for what is not known yet."""
     places = [(value, "less" if value < 0 else "more", 4, 14 if unsure is None else 9)]
     places += [] if unsure is None else [(unsure, "unsure", 15, 4)]

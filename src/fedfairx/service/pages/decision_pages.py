@@ -10,7 +10,7 @@ from starlette.datastructures import QueryParams
 
 from fedfairx.service import serializers
 from fedfairx.service.explanation import explain
-from fedfairx.service.pages.charts import Option, Range
+from fedfairx.service.pages.charts import Option, Scale
 from fedfairx.service.pages.page_data import View
 from fedfairx.service.pages.pagination import LINES, Keys, link, listed
 from fedfairx.service.problems import ProblemError
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MOST_LINES = 10_000  # in a file
 MOST_PARTS = 25  # contributions that are drawn
 NEGLIGIBLE = 1e-3  # of the largest contribution: smaller ones are not shown
+SEEN = 0.005  # of a share, by which what is not known yet changes it, else that column is left out
 LARGEST = 2**53  # number of a decision
 
 
@@ -39,8 +40,8 @@ async def decisions(served: ServedAgent, query: QueryParams, exact: bool) -> Vie
 
     def read(journal: Journal) -> tuple[list[StoredDecision], int | None]:
         if wanted["id"]:
-            found = journal.decision(wanted["id"])
-            return ([] if found is None or found.gone else [found]), None
+            stored = journal.decision(wanted["id"])
+            return ([] if stored is None or stored.gone else [stored]), None
         return matching(
             journal,
             name=wanted["action"] or None,
@@ -51,28 +52,28 @@ async def decisions(served: ServedAgent, query: QueryParams, exact: bool) -> Vie
             limit=limit,
         )
 
-    found, older = await served.read(read)
+    rows, older = await served.read(read)
     gone = await served.read(lambda journal: journal.amendments().gone())
-    kept = {name: value for name, value in wanted.items() if value}
+    filters = {name: value for name, value in wanted.items() if value}
     return {
-        "lines": [_line(stored, exact) for stored in found] if limit == LINES else [],
-        "older": None if older is None else link(kept, before=older),
+        "lines": [_line(stored, exact) for stored in rows] if limit == LINES else [],
+        "older": None if older is None else link(filters, before=older),
         "newest": not before,
-        "newest_link": link(kept),
-        "csv_link": link(kept, before=before, format="csv"),
+        "newest_link": link(filters),
+        "csv_link": link(filters, before=before, format="csv"),
         "wanted": wanted,
         "gone": gone,
-        "filtered": bool(kept),
+        "filtered": bool(filters),
         "statuses": STATUSES,
-        "csv": _decision_rows(found, exact),
+        "csv": _decision_rows(rows, exact),
     }
 
 
-def _decision_rows(found: Sequence[StoredDecision], exact: bool) -> Iterator[Sequence[object]]:
+def _decision_rows(rows: Sequence[StoredDecision], exact: bool) -> Iterator[Sequence[object]]:
     """Decisions as lines of CSV; of several slots, lists in their order."""
     columns = ["decision_id", "seq", "time", "mode", "status", "action_id", "group", "model_version"]
     yield [*columns, *(["probability"] if exact else [])]
-    for stored in found:
+    for stored in rows:
         seen = serializers.seen(stored, exact=exact)
         slots = seen.shown or []
         name = [slot.action_id for slot in slots] if slots else seen.action_id
@@ -114,17 +115,20 @@ def _why(explained: Explanation, asked: str, taken: int) -> View:
 
     faint: the features that add nothing that can be seen.
     """
-    fits = asked.isascii() and asked.isdigit() and int(asked[:9]) < len(explained.actions)
-    one = explained.actions[int(asked) if fits else taken]
+    is_place = asked.isascii() and asked.isdigit() and int(asked[:9]) < len(explained.actions)
+    one = explained.actions[int(asked) if is_place else taken]
     rows = sorted(one.features, key=lambda each: -_size(each))
     seen = [each for each in rows if _size(each) > NEGLIGIBLE * (_size(rows[0]) or 1.0)]
+    changes = [each.uncertainty_change for each in seen if each.uncertainty is not None]
     return {
         "explanation": explained,
         "one": one,
+        "split": any(change is None or abs(change) >= SEEN for change in changes),
+        "sure": SEEN if changes else None,
         "parts": seen[:MOST_PARTS],
         "faint": [each.feature for each in rows[len(seen) :]],
         "left": len(seen[MOST_PARTS:]),
-        "range": Range.around([end for each in seen for end in (each.contribution, each.uncertainty or 0.0)]),
+        "range": Scale.around([end for each in seen for end in (each.contribution, each.uncertainty or 0.0)]),
     }
 
 
@@ -168,9 +172,9 @@ def _line(stored: StoredDecision, exact: bool) -> View:
     slots = seen.shown or []
     names = stored.names or [f"action {place}" for place in range(stored.policy.size)]
     shares: Sequence[float | None] = seen.policy or seen.exposure or [None] * len(names)
-    taken = {slot.action for slot in slots} or {stored.action}
+    shown = {slot.action for slot in slots} or {stored.action}
     options = [
-        Option(name, share, place in taken)
+        Option(name, share, place in shown)
         for place, (name, share) in enumerate(zip(names, shares, strict=True))
     ]
     return {

@@ -15,7 +15,7 @@ from fedfairx.service import serializers
 from fedfairx.service.exposure_cache import ExposureSnapshot
 from fedfairx.service.pages.page_data import View, overview, privacy
 from fedfairx.service.pages.pagination import Keys, Listing, listed
-from fedfairx.service.pages.periods import Window, periods, window_of
+from fedfairx.service.pages.periods import Period, period_of, periods
 from fedfairx.storage.queries import length_and_head
 
 if TYPE_CHECKING:
@@ -47,26 +47,30 @@ def _or_least(value: float) -> float:
 
 
 async def exposure(served: ServedAgent, query: QueryParams, exact: bool) -> View:
-    window = window_of(query, free=exact)
-    looked = await served.exposures.look(since=window.since, until=window.until, exact=exact)
-    return view_of(looked, window, query, exact)
+    period, seen = period_of(query, free=exact), served.exposures
+    read = seen.look if query.get("format") == "csv" else seen.glance
+    return view_of(await read(since=period.since, until=period.until, exact=exact), period, query, exact)
 
 
-def view_of(looked: ExposureSnapshot, window: Window, query: QueryParams, exact: bool) -> View:
-    """The values of the exposure page for a table."""
+def view_of(looked: ExposureSnapshot | None, period: Period, query: QueryParams, exact: bool) -> View:
+    """The values of the exposure page for a table, or without one while it is computed."""
+    view = {
+        "looked": looked,
+        "periods": periods(period),
+        "free": exact,
+        "chosen": {name: query.get(name, "") for name in ("period", "since", "until")},
+    }
+    if looked is None:
+        return view
     table = looked.table
     actions, groups = (
         listed(rows, query, EXPOSED, lambda row: row.name, "-verdict")
         for rows in (table.actions, table.groups)
     )
-    return {
-        "looked": looked,
-        "periods": periods(window),
-        "free": exact,
-        "chosen": {name: query.get(name, "") for name in ("period", "since", "until")},
+    return view | {
         "actions": actions,
         "groups": groups,
-        "chart": _chart(looked, query.get("chart", ""), actions, open_end=window.until is None),
+        "chart": _chart(looked, query.get("chart", ""), actions, open_end=period.until is None),
         "csv": _exposure_rows(actions.matching, groups.matching),
     }
 
@@ -101,9 +105,9 @@ def _exposure_rows(*tables: Sequence[Row]) -> Iterator[Sequence[object]]:
     yield ["kind", "name", "verdict", "decisions", "shown_times", *ends, "more_rewards", *later]
     for kind, rows in zip(("action", "group"), tables, strict=True):
         for row in rows:
-            found = (row.shown, row.entitled, row.estimate, row.shortfall)
-            numbers = [None if each is None else end for each in found for end in _ends(each)]
-            told = [None] * 5 if row.likely is None else _told(row.likely)
+            quantities = (row.shown, row.entitled, row.estimate, row.shortfall)
+            numbers = [None if each is None else end for each in quantities for end in _ends(each)]
+            values = [None] * 5 if row.likely is None else _outlook(row.likely)
             yield [
                 kind,
                 row.name,
@@ -112,14 +116,14 @@ def _exposure_rows(*tables: Sequence[Row]) -> Iterator[Sequence[object]]:
                 row.count,
                 *numbers,
                 row.more,
-                *told,
+                *values,
                 int(row.left),
             ]
 
 
-def _told(found: Likely) -> list[object]:
-    chances = (found.below, found.in_line, found.above)
-    return [found.verdict, *(None if math.isnan(each) else each for each in chances), found.more]
+def _outlook(outlook: Likely) -> list[object]:
+    chances = (outlook.below, outlook.in_line, outlook.above)
+    return [outlook.verdict, *(None if math.isnan(each) else each for each in chances), outlook.more]
 
 
 def _ends(share: Share | None) -> tuple[float | None, ...]:
@@ -131,6 +135,8 @@ def _ends(share: Share | None) -> tuple[float | None, ...]:
 async def report(served: ServedAgent, query: QueryParams, exact: bool) -> View:
     agent, shown = served.agent, await exposure(served, query, exact)
     looked = shown["looked"]
+    if looked is None:
+        return shown
     length, head = await served.read(lambda journal: length_and_head(journal, before=looked.end))
     return {
         **shown,
@@ -153,6 +159,6 @@ async def report(served: ServedAgent, query: QueryParams, exact: bool) -> View:
 def _report_number(served: ServedAgent, chosen: View, looked: ExposureSnapshot, head: str) -> str:
     """The number of a report: the same for the same agent, period and log, and no other."""
     settings = served.settings
-    told = (served.agent.name, chosen, looked.first, looked.last, looked.table.decisions, head)
+    subject = (served.agent.name, chosen, looked.first, looked.last, looked.table.decisions, head)
     rules = (repr(served.agent.merit), settings.tolerance, settings.noise_sd, serializers.version())
-    return hashlib.sha256(repr((told, rules)).encode()).hexdigest()[:12]
+    return hashlib.sha256(repr((subject, rules)).encode()).hexdigest()[:12]

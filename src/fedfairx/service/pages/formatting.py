@@ -13,6 +13,7 @@ from fedfairx.service.schemas import FeatureExplained
 from fedfairx.service.share_sentence import written
 from fedfairx.util.formatting import duration, visible
 
+_THOUSANDS = re.compile(r"(?<=\d) (?=\d{3}(?!\d))")
 _SEPARATOR = re.compile(r"(?<=[-_/.:@])(?=.)")
 
 
@@ -22,12 +23,14 @@ def percent(share: float, digits: int = 1) -> str:
 
 
 def between(low: float, high: float) -> str:
-    """1.2 – 12.3 %."""
-    return f"{_hundred(low, 1)} – {percent(high)}"
+    """1.2 – 12.3 %; a single share if both ends are the same."""
+    ends = _hundred(low, 1), _hundred(high, 1)
+    return percent(high) if ends[0] == ends[1] else f"{ends[0]} – {ends[1]}\u00a0%"
 
 
 def _hundred(share: float, digits: int) -> str:
-    return f"{100 * share:.{digits + (0 < share < 0.00995)}f}"
+    more = 0.00005 <= share < 0.00995
+    return f"{100 * share:.{digits + more}f}"
 
 
 def points(share: float) -> str:
@@ -41,12 +44,12 @@ def count(number: int) -> str:
     return f"{number:,}".replace(",", "\u202f")
 
 
-def number(value: float | None) -> str:
-    """0.123, with at most three decimals."""
+def number(value: float | None, beside: float = 0.0) -> str:
+    """0.123, with at most three decimals; a small one beside a larger one is 0.000, without a sign."""
     if value is None or math.isnan(value):
         return "–"
-    size = abs(value)
-    text = f"{value:.1e}" if size >= 1e6 or 0 < size < 1e-3 else f"{value:.{3 if size < 10 else 1}f}"
+    size = max(abs(value), beside)
+    text = f"{value:.1e}" if size >= 1e6 or 0 < size < 1e-3 else f"{value:z.{3 if size < 10 else 1}f}"
     return text.replace("-", "\u2212")
 
 
@@ -66,6 +69,11 @@ def others(each: FeatureExplained) -> str:
     if each.others is None:
         return "–"
     return written(each.others, 3) if isinstance(each.value, float) else f"{percent(each.others, 0)} the same"
+
+
+def unbroken(text: object) -> str:
+    """A text whose numbers do not go on in another line."""
+    return _THOUSANDS.sub("\u202f", str(text))
 
 
 def breaking(text: str) -> Markup:

@@ -55,7 +55,7 @@ _templates.globals.update(figures=charts, version=VERSION)
 _templates.globals.update(between=formatting.between, forecast=formatting.forecast)
 _FILTERS = (
     *("percent", "points", "count", "moment", "precise", "iso", "sentence", "milliseconds", "size"),
-    *("number", "factor", "change", "others", "written", "breaking"),
+    *("number", "factor", "change", "others", "written", "breaking", "unbroken"),
 )
 _templates.filters.update({name: getattr(formatting, name) for name in _FILTERS}, duration=duration)
 
@@ -80,5 +80,5 @@ def static(name: str) -> Response | None:
     """A file that pages load; its address changes with its content, so a browser may keep it."""
     if name not in STATIC:
         return None
-    kept = {**HEADERS, "cache-control": "public, max-age=31536000, immutable"}
-    return Response(STATIC[name], media_type=KINDS[name.rpartition(".")[2]], headers=kept)
+    headers = {**HEADERS, "cache-control": "public, max-age=31536000, immutable"}
+    return Response(STATIC[name], media_type=KINDS[name.rpartition(".")[2]], headers=headers)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from starlette.datastructures import QueryParams
 
 from fedfairx.service import serializers
-from fedfairx.service.pages.charts import Range
+from fedfairx.service.pages.charts import Scale
 from fedfairx.service.pages.page_data import View
 from fedfairx.service.pages.pagination import Keys, listed
 
@@ -39,12 +39,14 @@ async def model(served: ServedAgent, query: QueryParams, exact: bool) -> View:
     def read() -> View:
         values, *others = serializers.estimates(served, exact=exact)
         names, agent = serializers.columns(served), served.agent
-        found = [Coordinate(*each) for each in zip(range(len(values)), names, values, *others, strict=False)]
-        listing = listed(found, query, MODEL, lambda each: each.name)
+        coordinates = [
+            Coordinate(*each) for each in zip(range(len(values)), names, values, *others, strict=False)
+        ]
+        listing = listed(coordinates, query, MODEL, lambda each: each.name)
         ends = [end for each in listing.rows for end in (each.low, each.high)]
         return {
             "listing": listing,
-            "range": Range.around(ends),
+            "range": Scale.around(ends),
             "featureless": served.featureless,
             "retired": set(agent.all_actions) - set(agent.actions),
             "observed": agent.observed,

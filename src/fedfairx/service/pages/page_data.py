@@ -15,6 +15,7 @@ from fedfairx.fairness import Row, likely
 from fedfairx.fairness.change_test import Change
 from fedfairx.fairness.missing_test import Missing
 from fedfairx.service import serializers
+from fedfairx.service.earnings import Earnings
 from fedfairx.service.exposure_cache import ExposureSnapshot
 from fedfairx.service.federation import PATIENCE, REFUSED, UNKNOWN, expiry_text
 from fedfairx.service.pages.formatting import count, percent, sentence
@@ -69,30 +70,46 @@ def frame(served: ServedAgent, *, agents: Sequence[str], signed_in: bool, exact:
 
 async def overview(served: ServedAgent, _query: QueryParams, exact: bool) -> View:
     seen = served.exposures
-    looked, change, earned, arrived, ready = await asyncio.gather(  # each may take a second
-        seen.look(exact=exact), seen.change(), seen.earnings(), seen.arrivals(), served.ready()
+    looked, _, arrived, ready, counted = await asyncio.gather(  # each may take a second
+        seen.glance(exact=exact),
+        seen.change(),
+        seen.arrivals(),
+        served.ready(),
+        asyncio.to_thread(_counted, served),
     )
-    missing = arrived.missing
-    view = await asyncio.to_thread(_overview, served, looked, change, missing, ready, exact)
-    return {**view, "earned": earned, "batch": batch_of(served.agent.dimension)}
+    missing, (change, earned) = arrived.missing, seen.results or (Change(), Earnings())
+    view = counted | await asyncio.to_thread(_overview, served, looked, change, missing, ready, exact)
+    more = {"read": seen.results is not None, "counted": arrived.read}
+    return {**view, **more, "earned": earned, "batch": batch_of(served.agent.dimension)}
+
+
+def _counted(served: ServedAgent) -> View:
+    """Decisions and rewards so far, and over time."""
+    counts = served.counters.by_status(served.journal)
+    return {
+        "decisions": sum(counts.values()),
+        "rewarded": counts["rewarded"],
+        "pending": counts["pending"],
+        "ended": counts["withdrawn"] + counts["expired"],
+        "series": _series(served),
+    }
 
 
 def _overview(
     served: ServedAgent,
-    looked: ExposureSnapshot,
+    looked: ExposureSnapshot | None,
     change: Change,
     missing: Sequence[Missing],
     ready: bool,
     exact: bool,
 ) -> View:
-    agent, counts = served.agent, served.counters.by_status(served.journal)
+    agent = served.agent
     waiting = next(iter(served.journal.decisions(status="pending", limit=1)), None)
     oldest = None if waiting is None else waiting.time
     active, warned = agent.actions, agent.warnings if exact else ()  # which tell of single rewards
     return {
-        "fair": looked.table.summary(),
-        "below": _below(looked),
-        "judged": looked.table.over_time is not None,
+        "looked": looked,
+        "below": [] if looked is None else _below(looked),
         "attention": [
             *_attention(served, looked, oldest, ready),
             *_missing_attention(missing),
@@ -102,10 +119,6 @@ def _overview(
             *_privacy_attention(served, exact),
             *_federation_attention(served, exact),
         ],
-        "decisions": sum(counts.values()),
-        "rewarded": counts["rewarded"],
-        "pending": counts["pending"],
-        "ended": counts["withdrawn"] + counts["expired"],
         "oldest_pending": oldest,
         "observed": agent.observed,
         "half_life": served.half_life,
@@ -114,7 +127,6 @@ def _overview(
         "rule": agent.rule,
         "slots": _slots(served.slots),
         "merit": repr(agent.merit),
-        "series": _series(served),
         "features": _features(agent.schema),
         "actions": active,  # without features
         "retired": [name for name in agent.all_actions if name not in active],
@@ -161,29 +173,30 @@ def _series(served: ServedAgent) -> View | None:
     if first is None:
         return None
     since, width, many, name = stretches(first, time.time())
-    made, rewarded = served.counters.by_time(served.journal, since=since, width=width, count=many)
+    decisions, rewards = served.counters.by_time(served.journal, since=since, width=width, count=many)
     times = [int(since + width * k) for k in range(many)]
-    return {"times": times, "decisions": made, "rewards": rewarded, "stretch": name}
+    return {"times": times, "decisions": decisions, "rewards": rewards, "stretch": name}
 
 
 def _attention(
-    served: ServedAgent, looked: ExposureSnapshot, oldest: float | None, ready: bool
+    served: ServedAgent, looked: ExposureSnapshot | None, oldest: float | None, ready: bool
 ) -> list[Attention]:
-    found, table, settings = [], looked.table, served.settings
+    attention, settings = [], served.settings
     if not ready:
-        found.append(Attention("bad", "Nothing can be written", "The storage takes no write."))
-    if not table.draws.as_the_policy_said:
-        found.append(Attention("bad", "Actions were not drawn from the policy", str(table.draws), "exposure"))
+        attention.append(Attention("bad", "Nothing can be written", "The storage takes no write."))
+    draws = None if looked is None else looked.table.draws
+    if draws is not None and not draws.as_the_policy_said:
+        attention.append(Attention("bad", "Actions were not drawn from the policy", str(draws), "exposure"))
     if oldest is not None and settings.window is None and time.time() - oldest > 86_400:
         age = duration(time.time() - oldest)
         detail = f"The oldest decision has waited {age} for its reward, and no window ends it."
-        found.append(Attention("warn", "Rewards are missing", detail, "decisions"))
-    return found
+        attention.append(Attention("warn", "Rewards are missing", detail, "decisions"))
+    return attention
 
 
 def _missing_attention(missing: Sequence[Missing]) -> list[Attention]:
     """Actions and groups of which more rewards are missing than of the others."""
-    found = []
+    attention = []
     for kind in ("action", "group"):
         rows = sorted(
             (each for each in missing if each.kind == kind), key=lambda each: each.came - each.shown
@@ -191,8 +204,8 @@ def _missing_attention(missing: Sequence[Missing]) -> list[Attention]:
         if rows:
             title = f"Rewards of {counted(len(rows), kind)} are missing"
             shown = ". ".join(map(str, rows[:5])) + (". And others" if len(rows) > 5 else "")
-            found.append(Attention("bad", title, f"{shown}.", "rewards"))
-    return found
+            attention.append(Attention("bad", title, f"{shown}.", "rewards"))
+    return attention
 
 
 def _feature_attention(served: ServedAgent, exact: bool) -> list[Attention]:
@@ -200,7 +213,7 @@ def _feature_attention(served: ServedAgent, exact: bool) -> list[Attention]:
 
     Which features these are of, only admins see.
     """
-    agent, found = served.agent, []
+    agent, attention = served.agent, []
     least = MANY_CLIPPED * sum(served.metrics.decisions.values())
     for counts, title, rule in (
         (agent.clipped_values, "Numbers are outside of their ranges", "clipped to an end of their range"),
@@ -210,32 +223,32 @@ def _feature_attention(served: ServedAgent, exact: bool) -> list[Attention]:
         if many and many >= least:
             named = ", ".join(f"{name} {count(times)}" for name, times in counts.most_common(5))
             detail = f"{count(many)} since this start were {rule}{f': {named}' if exact else ''}."
-            found.append(Attention("warn", title, detail))
-    return found
+            attention.append(Attention("warn", title, detail))
+    return attention
 
 
 def _privacy_attention(served: ServedAgent, exact: bool) -> list[Attention]:
-    found, now, records = [], serializers.privacy(served.agent, exact=exact), served.agent.observed
+    attention, now, records = [], serializers.privacy(served.agent, exact=exact), served.agent.observed
     if now.private and now.releases:
         left = now.releases - now.spent
         if left <= LITTLE_LEFT * now.releases:
             detail = f"{count(left)} of {count(now.releases)} releases are left."
-            found.append(
+            attention.append(
                 Attention("bad" if left == 0 else "warn", "The privacy budget ends", detail, "privacy")
             )
     if now.private and records and now.clipped > MANY_CLIPPED * records:
         detail = f"{count(now.clipped)} of {count(records)} records were clipped to the privacy bounds."
-        found.append(Attention("warn", "Many records are clipped", detail, "privacy"))
-    return found
+        attention.append(Attention("warn", "Many records are clipped", detail, "privacy"))
+    return attention
 
 
 async def privacy(served: ServedAgent, _query: QueryParams, exact: bool) -> View:
     def read(agent: Agent) -> View:
-        told, guarantee = serializers.privacy(agent, exact=exact), agent.privatizer.guarantee
-        silent = served.membership is None and told.spent == 0
-        statement = SILENT if silent and not told.private else told.statement
+        privacy, guarantee = serializers.privacy(agent, exact=exact), agent.privatizer.guarantee
+        silent = served.place is None and privacy.spent == 0
+        statement = SILENT if silent and not privacy.private else privacy.statement
         return {
-            "privacy": told,
+            "privacy": privacy,
             "guarantee": guarantee,
             "records": agent.observed,
             "silent": silent,
@@ -256,50 +269,52 @@ async def federation(served: ServedAgent, _query: QueryParams, exact: bool) -> V
 
 def _rounds_attention(progress: Progress, membership: Membership) -> list[Attention]:
     """What keeps secure aggregation from opening totals."""
-    found = []
+    attention = []
     if progress.unconfirmed:
         detail = sentence(progress.unconfirmed)
-        found.append(Attention("warn", "The roster is not accepted here", detail, "federation"))
+        attention.append(Attention("warn", "The roster is not accepted here", detail, "federation"))
     since = progress.since if progress.due else math.inf
     if progress.waits_for and membership.member.clock() - since > PATIENCE:
         who = ", ".join(f"{name} ({what})" for name, what in progress.waits_for.items())
         begun, version = progress.signs or progress.rows or progress.partials, membership.place.roster.version
         what = f"The total of round {progress.due}" if begun else f"Epoch {version}"
         detail = f"{what} waits for {who}. Decisions go on."
-        found.append(Attention("warn", "A total is waited for", detail, "federation"))
-    return found
+        attention.append(Attention("warn", "A total is waited for", detail, "federation"))
+    return attention
 
 
 def _federation_attention(served: ServedAgent, exact: bool) -> list[Attention]:
-    membership = served.membership
+    membership, waits = served.membership, served.waits
+    if waits is not None:
+        return [Attention("warn", "Secure aggregation waits", sentence(waits), "federation")]
     if membership is None:
         return []
-    found, halted = [], membership.member.halted
+    attention, halted = [], membership.member.halted
     if halted is not None:
-        found.append(Attention("bad", "Sending is halted", sentence(halted), "federation"))
+        attention.append(Attention("bad", "Sending is halted", sentence(halted), "federation"))
     elif membership.away is not None:
         detail = sentence(membership.away)
-        found.append(Attention("warn", "The peers can't be reached", detail, "federation"))
+        attention.append(Attention("warn", "The peers can't be reached", detail, "federation"))
     if membership.over is not None:
-        found.append(Attention("warn", "Nothing more is shared", sentence(membership.over), "federation"))
+        attention.append(Attention("warn", "Nothing more is shared", sentence(membership.over), "federation"))
     if membership.secure is not None:
-        found += _rounds_attention(membership.secure.progress, membership)
+        attention += _rounds_attention(membership.secure.progress, membership)
     for name, seconds in membership.silent.items():
         last = "Its last release still counts. " if membership.peers[name].release else ""
         detail = f"No sign of life for {duration(seconds)}. {last}Ask its operator, or the hub's."
-        found.append(Attention("warn", f"{name} is silent", detail, "federation"))
+        attention.append(Attention("warn", f"{name} is silent", detail, "federation"))
     for (name, why), times in sorted(membership.refused.items()):
         who = "unknown senders" if name == UNKNOWN else name
         detail = f"{count(times)} since this start: {REFUSED.get(why, why)}."
-        found.append(Attention("warn", f"Messages of {who} are refused", detail, "federation"))
+        attention.append(Attention("warn", f"Messages of {who} are refused", detail, "federation"))
     for file, left in membership.expiring:
         level, title = (
             ("warn", "A certificate expires") if left > 0.0 else ("bad", "A certificate has expired")
         )
-        found.append(Attention(level, title, sentence(expiry_text(file, left)), "federation"))
+        attention.append(Attention(level, title, sentence(expiry_text(file, left)), "federation"))
     differing = membership.agent.partners.values() if exact else ()  # it depends on our rewards
     for each in differing:
         if each.differs:
             detail = f"It {each.reason}: {percent(each.weight)} of its records count here."
-            found.append(Attention("warn", f"{each.name} differs from us", detail, "federation"))
-    return found
+            attention.append(Attention("warn", f"{each.name} differs from us", detail, "federation"))
+    return attention

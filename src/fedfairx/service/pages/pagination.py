@@ -51,8 +51,8 @@ class Listing(Generic[Item]):
 def link(query: Mapping[str, str], **changes: object) -> str:
     """A query with some values changed; None removes one."""
     values = {**query, **changes}
-    found = urlencode({name: str(value) for name, value in values.items() if value not in (None, "")})
-    return f"?{found}" if found else "?"
+    text = urlencode({name: str(value) for name, value in values.items() if value not in (None, "")})
+    return f"?{text}" if text else "?"
 
 
 def listed(
@@ -65,9 +65,9 @@ def listed(
     if not (page.isascii() and page.isdigit() and 1 <= int(page[:9]) == int(page)):
         raise ProblemError("invalid", "page must be a number from 1 on.")
     low = search.casefold()
-    found = [item for item in items if low in name(item).casefold()]
+    rows = [item for item in items if low in name(item).casefold()]
     if sort:
-        found.sort(key=keys[sort.lstrip("-")], reverse=sort.startswith("-"))
-    number = min(int(page), max(1, -(-len(found) // LINES)))
-    kept = {each: value for each, value in query.items() if each not in ("page", "format")}
-    return Listing(found, len(items), number, search, sort, list(keys), kept)
+        rows.sort(key=keys[sort.lstrip("-")], reverse=sort.startswith("-"))
+    number = min(int(page), max(1, -(-len(rows) // LINES)))
+    parameters = {each: value for each, value in query.items() if each not in ("page", "format")}
+    return Listing(rows, len(items), number, search, sort, list(keys), parameters)

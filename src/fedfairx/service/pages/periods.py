@@ -1,6 +1,6 @@
 """Periods of time that a page can show.
 
-Windows start at fixed times (the first of a month or of a year), since confidence intervals hold for a start
+They start at fixed times (the first of a month or of a year), since confidence intervals hold for a start
 that was fixed in advance; "the last 30 days" would start at another time with every look.
 """
 
@@ -14,7 +14,7 @@ from fedfairx.service.problems import ProblemError
 
 
 @dataclass(frozen=True)
-class Window:
+class Period:
     """A period from `since` on and before `until`; None means unbounded."""
 
     name: str
@@ -24,30 +24,30 @@ class Window:
     chosen: bool = False  # whether the page shows it
 
 
-def windows(now: datetime.datetime) -> list[Window]:
+def fixed_periods(now: datetime.datetime) -> list[Period]:
     """All decisions, and this and the last month, quarter and year, in UTC."""
     month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     year = month.replace(month=1)
     before = (month - datetime.timedelta(days=1)).replace(day=1)
     return [
-        Window("All", ""),
-        Window("This year", "year", year.timestamp()),
-        Window("Last month", "last-month", before.timestamp(), month.timestamp()),
-        Window("This month", "month", month.timestamp()),
-        Window("Today", "today", now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()),
+        Period("All", ""),
+        Period("This year", "year", year.timestamp()),
+        Period("Last month", "last-month", before.timestamp(), month.timestamp()),
+        Period("This month", "month", month.timestamp()),
+        Period("Today", "today", now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()),
     ]
 
 
-def window_of(query: Mapping[str, str], *, free: bool) -> Window:
-    """The window of the name `period` or, if `free`, from the day `since` on and before the day `until`."""
+def period_of(query: Mapping[str, str], *, free: bool) -> Period:
+    """The period of the name `period` or, if `free`, from the day `since` on and before the day `until`."""
     since, until = (_day(query.get(name, ""), name) for name in ("since", "until"))
     if since is not None or until is not None:
         if not free:
             raise ProblemError("forbidden", "since and until need the role admin; pages have fixed periods.")
         if since is not None and until is not None and since >= until:
             raise ProblemError("invalid", "since must be before until.")
-        return Window("Chosen", "chosen", since, until)
-    for each in windows(datetime.datetime.now(datetime.UTC)):
+        return Period("Chosen", "chosen", since, until)
+    for each in fixed_periods(datetime.datetime.now(datetime.UTC)):
         if each.query == query.get("period", ""):
             return each
     raise ProblemError("invalid", "The period must be one of those that the page offers.")
@@ -64,7 +64,7 @@ def _day(text: str, name: str) -> float | None:
         raise ProblemError("invalid", f"{name} must be a day such as 2026-03-01.") from None
 
 
-def periods(chosen: Window) -> list[Window]:
-    """The windows to choose from."""
+def periods(chosen: Period) -> list[Period]:
+    """The periods to choose from."""
     now = datetime.datetime.now(datetime.UTC)
-    return [replace(each, chosen=each.query == chosen.query) for each in windows(now)]
+    return [replace(each, chosen=each.query == chosen.query) for each in fixed_periods(now)]

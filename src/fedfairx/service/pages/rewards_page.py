@@ -21,14 +21,15 @@ ARRIVED: Keys = {
     "waiting": lambda row: row.waiting,
     "expired": lambda row: row.expired,
     "oldest": lambda row: -(row.oldest or math.inf),
-    "missing": lambda row: row.missing is not None,
+    "missing": lambda row: (row.missing is not None, row.decisions),
 }
 
 
 async def rewards(served: ServedAgent, query: QueryParams, _exact: bool) -> View:
     table = await served.exposures.arrivals()
     actions, groups = (
-        listed(rows, query, ARRIVED, lambda row: row.name) for rows in (table.actions, table.groups)
+        listed(rows, query, ARRIVED, lambda row: row.name, "-missing")
+        for rows in (table.actions, table.groups)
     )
     return {
         "table": table,

@@ -10,18 +10,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 from starlette.datastructures import QueryParams
 
 from fedfairx.fairness.contributions import changes
 from fedfairx.service.explanation import described, parts_of, unit_of, weights_of
-from fedfairx.service.pages.charts import Range
+from fedfairx.service.pages.charts import Scale
 from fedfairx.service.pages.page_data import View
 from fedfairx.service.pages.pagination import link
-from fedfairx.service.pages.periods import Window, periods, window_of
+from fedfairx.service.pages.periods import Period, period_of, periods
 from fedfairx.service.problems import ProblemError
 from fedfairx.service.schemas import FeatureExplained
-from fedfairx.service.share_sentence import share_sentence
+from fedfairx.service.share_sentence import EXPECTED, share_sentence
 from fedfairx.storage.queries import last_of, number_at
 from fedfairx.storage.records import StoredDecision
 
@@ -36,7 +37,7 @@ class FeatureTotal:
     """Sums over decisions of what a feature adds to a share."""
 
     contribution: float = 0.0
-    logs: float = 0.0  # of the share, divided by what it would be with the feature at the mean of the others
+    gained: float = 0.0  # share, less what it would be with the feature at the mean of the others
     values: Counter[Any] = field(default_factory=Counter)
     others: float = 0.0
     times: int = 0  # decisions in which the action differed from others in it
@@ -54,7 +55,8 @@ class ShareTotal:
     equal: float = 0.0  # the share of the average action
     alone: int = 0  # decisions without another action
     hidden: int = 0  # decisions of which it is not known what features change
-    unsure: float = 0.0  # log of the share, divided by what it would be without what is not known yet
+    known_share: float = 0.0  # the share in all others
+    unsure: float = 0.0  # share, less what it would be without what is not known yet
     first: float | None = None
     last: float | None = None
     unit: str = "log merit"
@@ -74,6 +76,7 @@ class ShareTotal:
         self.shown += place in (slots if stored.slots else [stored.action])
         if arms == 1:
             self.alone += 1
+            self.known_share += share
             return
         self.others += (1.0 - share) / (arms - 1)
         features = described(served, stored)
@@ -81,26 +84,29 @@ class ShareTotal:
         self.unit = unit_of(parts)
         unsure = 0.0 if parts.uncertainty is None else parts.uncertainty[place]
         asked = np.array([*parts.features[place], unsure])
-        logs = np.full(asked.size, math.nan)
+        gained = np.full(asked.size, math.nan)
         if parts.adding:
             least = agent.options.minimum_share
-            logs = np.log1p(changes(parts.log_merit, place, asked, minimum_share=least, weights=weights))
-        known = bool(np.isfinite(logs).all())
-        self.hidden += not known
-        self.unsure += float(logs[-1]) if known else 0.0
+            change = changes(parts.log_merit, place, asked, minimum_share=least, weights=weights)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                gained = share - share / (1.0 + change)
+        finite = bool(np.isfinite(gained).all())
+        self.hidden += not finite
+        self.known_share += share if finite else 0.0
+        self.unsure += float(gained[-1]) if finite else 0.0
         for number, (name, values) in enumerate(zip(features.names, features.compared(), strict=True)):
             total = self.features.setdefault(name, FeatureTotal())
             value, others = values[place]
             total.times += 1
             total.contribution += float(parts.features[place, number])
-            total.logs += float(logs[number]) if known else 0.0
+            total.gained += float(gained[number]) if finite else 0.0
             total.values[value] += 1
             total.others += others or 0.0
 
     def rows(self) -> list[FeatureExplained]:
         """Each feature on average, the one that adds or takes most first."""
-        order = sorted(self.features.items(), key=lambda each: -abs(each[1].contribution))
-        return [self._row(name, total) for name, total in order]
+        rows = [self._row(name, total) for name, total in self.features.items()]
+        return sorted(rows, key=lambda each: -abs(length(each)))
 
     def _row(self, name: str, total: FeatureTotal) -> FeatureExplained:
         values = total.values
@@ -113,22 +119,33 @@ class ShareTotal:
             value=value,
             others=None if value is None else total.others / total.times,
             contribution=total.contribution / (self.offered - self.alone),
-            change=self.change(total.logs),
+            change=self.change(total.gained),
             uncertainty=None,
             uncertainty_change=None,
         )
 
-    def change(self, logs: float) -> float | None:
-        """By what part of itself something changed the share on average, a geometric mean; None if hidden."""
-        known = self.offered - self.alone - self.hidden
-        return math.expm1(logs / known) if known else None
+    def _told(self, row: FeatureExplained) -> FeatureExplained:
+        """A row as a sentence has it: the mean of a feature that varied explains nothing."""
+        if row.feature == EXPECTED or row.feature not in self.varied:
+            return row
+        return msgspec.structs.replace(row, feature=f"varying {row.feature}", value=None, others=None)
+
+    @property
+    def varied(self) -> set[str]:
+        """The features whose value was not the same in all decisions."""
+        return {name for name, total in self.features.items() if len(total.values) > 1}
+
+    def change(self, gained: float) -> float | None:
+        """By what part of itself something changed the average share; None if hidden."""
+        compared = self.offered > self.alone + self.hidden
+        return gained / (self.known_share - gained) if compared else None
 
     def sentence(self) -> str:
         """The share and what changed it, in words."""
         return share_sentence(
             self.share / self.offered,
             self.equal / self.offered,
-            self.rows(),
+            [self._told(row) for row in self.rows()],
             whole=1.0,
             arms=1 if self.alone == self.offered else 2,
             unit=self.unit,
@@ -138,18 +155,23 @@ class ShareTotal:
         )
 
 
-def _when(window: Window) -> str:
+def length(row: FeatureExplained) -> float:
+    """The length of a feature's bar: the log of what its column says, where that is not the contribution."""
+    return row.contribution if row.change is None else math.log1p(row.change)
+
+
+def _when(period: Period) -> str:
     """ "in October 2026", of a period that a page offers."""
-    since = datetime.datetime.fromtimestamp(window.since or 0.0, datetime.UTC)
+    since = datetime.datetime.fromtimestamp(period.since or 0.0, datetime.UTC)
     names = {"month": "in %B %Y", "last-month": "in %B %Y", "year": "in %Y", "today": "on %Y-%m-%d"}
-    return since.strftime(names.get(window.query, ""))
+    return since.strftime(names.get(period.query, ""))
 
 
 async def share(served: ServedAgent, query: QueryParams, exact: bool) -> View:
     if not exact:
         raise ProblemError("forbidden", "This page needs the role admin: shares and features reveal rewards.")
-    action, window = query.get("action", "").strip(), window_of(query, free=True)
-    total, bounded = await asyncio.to_thread(_read, served, action, window)
+    action, period = query.get("action", "").strip(), period_of(query, free=True)
+    total, bounded = await asyncio.to_thread(_read, served, action, period)
     rows = total.rows()
     chosen = {name: query.get(name, "") for name in ("period", "since", "until")}
     return {
@@ -158,23 +180,24 @@ async def share(served: ServedAgent, query: QueryParams, exact: bool) -> View:
         "rows": rows,
         "sentence": total.sentence() if total.offered else "",
         "unsure": total.change(total.unsure) if total.unsure else None,
-        "range": Range.around([row.contribution for row in rows]),
+        "lengths": [length(row) for row in rows],
+        "range": Scale.around([length(row) for row in rows]),
         "bounded": MOST if bounded else None,
         "rule": served.agent.rule,
         "several": len(served.slots) > 1,
-        "periods": periods(window),
-        "when": _when(window),
+        "periods": periods(period),
+        "when": _when(period),
         "chosen": chosen,
         "csv_link": link({"action": action} | chosen, format="csv"),
         "csv": _csv_rows(total, rows),
     }
 
 
-def _read(served: ServedAgent, action: str, window: Window) -> tuple[ShareTotal, bool]:
+def _read(served: ServedAgent, action: str, period: Period) -> tuple[ShareTotal, bool]:
     """The sums of a period, and whether it has more decisions than are read."""
     journal, total = served.journal, ShareTotal()
-    first = 0 if window.since is None else number_at(journal, window.since)
-    end = number_at(journal, window.until)
+    first = 0 if period.since is None else number_at(journal, period.since)
+    end = number_at(journal, period.until)
     start = last_of(journal, MOST, first=first, end=end)
     for stored in journal.decisions(after_seq=start - 1, before_seq=end):
         names = stored.names or []

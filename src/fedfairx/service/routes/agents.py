@@ -14,9 +14,7 @@ from fedfairx.service.service import Service
 @endpoint("GET", "/v1/agents", role="reader")
 async def agents(service: Service, request: Request) -> schemas.AgentList:
     """List the agents that the key is for."""
-    return schemas.AgentList(
-        [_seen(service, name) for name in service.agents.known if may_use(request, name)]
-    )
+    return schemas.AgentList([_seen(service, name) for name in service.agents.rows if may_use(request, name)])
 
 
 @endpoint("GET", "/v1/agents/{agent}", role="reader", problems=("unknown-agent",))
@@ -35,8 +33,8 @@ async def agent(service: Service, request: Request) -> schemas.AgentSeen:
 async def make_agent(service: Service, request: Request) -> schemas.AgentSeen:
     """Make an agent, change how one is run, or offer an archived one again; it may be repeated."""
     name = request.path_params["agent"]
-    given = await body_as(schemas.AgentSettings, service, request)
-    await service.agents.make(name, msgspec.to_builtins(given))
+    settings = await body_as(schemas.AgentSettings, service, request)
+    await service.agents.make(name, msgspec.to_builtins(settings))
     return _seen(service, name)
 
 

@@ -91,18 +91,18 @@ def _wish(request: Request, body: bytes) -> Wish | None:
 @endpoint("PUT", "/v1/decisions/{decision_id}/reward", role="writer", takes=schemas.Reward, problems=ENDED)
 async def reward(served: ServedAgent, request: Request) -> None:
     """Give the reward of a decision, or rewards of its slots; the same ones may be sent again."""
-    given = await body_as(schemas.Reward, served, request)
+    body = await body_as(schemas.Reward, served, request)
     identity = request.path_params["decision_id"]
-    one = schemas.RewardOf(identity, given.reward, given.rewards, given.person)
-    await _taking(served, request, given.replace)([one])
+    one = schemas.RewardOf(identity, body.reward, body.rewards, body.person)
+    await _taking(served, request, body.replace)([one])
 
 
 @endpoint("POST", "/v1/rewards", role="writer", takes=schemas.RewardBatch, problems=ENDED)
 async def reward_many(served: ServedAgent, request: Request) -> None:
     """Give several rewards: all are taken, or none."""
-    given = await body_as(schemas.RewardBatch, served, request)
-    served.check_work(len(given.rewards))
-    await _taking(served, request, given.replace)(given.rewards)
+    body = await body_as(schemas.RewardBatch, served, request)
+    served.check_work(len(body.rewards))
+    await _taking(served, request, body.replace)(body.rewards)
 
 
 def _taking(
@@ -132,7 +132,7 @@ async def withdraw_many(served: ServedAgent, request: Request) -> None:
 async def decisions(served: ServedAgent, request: Request) -> schemas.DecisionPage:
     """List decisions in the order in which they were made, page by page."""
     query = query_of(request, DecisionQuery)
-    found, following = await served.read(
+    rows, following = await served.read(
         lambda journal: matching(
             journal,
             name=query.action_id,
@@ -146,7 +146,7 @@ async def decisions(served: ServedAgent, request: Request) -> schemas.DecisionPa
         )
     )
     exact = sees_exact(request)
-    return schemas.DecisionPage([seen(stored, exact=exact) for stored in found], following)
+    return schemas.DecisionPage([seen(stored, exact=exact) for stored in rows], following)
 
 
 @endpoint("GET", "/v1/decisions/{decision_id}", role="reader", problems=("unknown-decision", "gone"))

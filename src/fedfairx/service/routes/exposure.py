@@ -27,22 +27,22 @@ async def exposure(served: ServedAgent, request: Request) -> schemas.ExposureTab
 
 
 def _written(looked: ExposureSnapshot) -> schemas.ExposureTable:
-    found = looked.table
+    table = looked.table
     return schemas.ExposureTable(
-        [_row(row, looked) for row in found.actions],
-        [_row(row, looked) for row in found.groups],
-        found.draws,
-        found.decisions,
+        [_row(row, looked) for row in table.actions],
+        [_row(row, looked) for row in table.groups],
+        table.draws,
+        table.decisions,
         looked.withdrawn,
         looked.baseline,
         looked.first,
         looked.last,
         looked.bounded,
         looked.gone,
-        found.error,
-        found.tolerance,
-        list(found.claims()),
-        found.summary(),
+        table.error,
+        table.tolerance,
+        list(table.claims()),
+        table.summary(),
     )
 
 
@@ -63,13 +63,13 @@ def _row(row: Row, looked: ExposureSnapshot) -> schemas.Exposed:
     )
 
 
-def _likely(found: Likely, looked: ExposureSnapshot) -> schemas.LikelyVerdict:
-    wait = None if found.more is None else looked.wait(found.more)
-    more, days = _soon(found.more, wait), None if wait is None or wait > YEAR else wait / 86_400
+def _likely(likely: Likely, looked: ExposureSnapshot) -> schemas.LikelyVerdict:
+    wait = None if likely.more is None else looked.wait(likely.more)
+    more, days = _soon(likely.more, wait), None if wait is None or wait > YEAR else wait / 86_400
     below, in_line, above = (
-        None if math.isnan(each) else each for each in (found.below, found.in_line, found.above)
+        None if math.isnan(each) else each for each in (likely.below, likely.in_line, likely.above)
     )
-    return schemas.LikelyVerdict(found.verdict, below, in_line, above, more, days)
+    return schemas.LikelyVerdict(likely.verdict, below, in_line, above, more, days)
 
 
 def _soon(more: int | None, wait: float | None) -> int | None:

@@ -39,8 +39,8 @@ async def bring_peers(served: ServedAgent, request: Request) -> schemas.PeersTak
     """Deliver the latest envelopes of peers: each is verified, and taken or refused."""
     membership = _membership(served)
     envelopes = (await body_as(schemas.PeersBrought, served, request)).envelopes
-    taken, refused = await asyncio.to_thread(membership.take, envelopes)
-    return schemas.PeersTaken(taken, refused, membership.member.sign_of_life or b"")
+    names, refused = await asyncio.to_thread(membership.take, envelopes)
+    return schemas.PeersTaken(names, refused, membership.member.sign_of_life or b"")
 
 
 def _membership(served: ServedAgent) -> Membership:

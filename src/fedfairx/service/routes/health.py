@@ -21,6 +21,7 @@ from fedfairx.service.metrics import (
     labelled,
     lines,
     metric,
+    process_info,
     storage_metrics,
 )
 from fedfairx.service.served_agent import ServedAgent
@@ -50,11 +51,11 @@ async def metrics(service: Service, request: Request) -> Response:
     arrivals = await asyncio.gather(*(served.exposures.arrivals() for served in shown))
 
     def state(served: ServedAgent, change: Change, earned: Earnings, arrived: ArrivalTable) -> list[Metric]:
-        told = serializers.privacy(served.agent, exact=exact)
-        found = [*agent_metrics(served.agent, told, change, earned, arrived.missing)]
+        privacy = serializers.privacy(served.agent, exact=exact)
+        metrics = [*agent_metrics(served.agent, privacy, change, earned, arrived.missing)]
         if served.membership is not None:
-            found += federation_metrics(served.membership, exact=exact)
-        return found
+            metrics += federation_metrics(served.membership, exact=exact)
+        return metrics
 
     def read() -> list[str]:
         counts = [(name, each.all()) for name, each in list(agents.metrics.items()) if may_use(request, name)]
@@ -69,7 +70,8 @@ async def metrics(service: Service, request: Request) -> Response:
         ready = metric("ready", int(await service.write_queue.ready()))
         opened = metric("agents_open", len(agents.open))
         stored = await asyncio.to_thread(_storage_lines, service)
-        text = [*service.metrics.lines(), *lines(ready), *lines(opened), *stored, *text]
+        who = process_info(replica=service.settings.replica)
+        text = [*lines(who), *service.metrics.lines(), *lines(ready), *lines(opened), *stored, *text]
     return Response("\n".join(text) + "\n", media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -85,7 +87,7 @@ def _storage_lines(service: Service) -> list[str]:
 async def status(service: Service, request: Request) -> schemas.Status:
     """Show how the service runs: since when, how fast, and how much space it has."""
     refuse_other_agents(request, None)  # these are counts of all agents together
-    return await asyncio.to_thread(serializers.status, service.write_queue)
+    return await asyncio.to_thread(serializers.status, service.write_queue, service.leases)
 
 
 @endpoint("GET", "/v1/openapi.json")

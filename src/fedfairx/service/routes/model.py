@@ -14,7 +14,7 @@ from fedfairx.service import schemas, serializers
 from fedfairx.service.auth import sees_exact
 from fedfairx.service.endpoint import endpoint
 from fedfairx.service.served_agent import ServedAgent
-from fedfairx.service.settings import LONGEST
+from fedfairx.util.config import LONGEST
 
 REPLACED = "\ufffd"  # what the server makes of bytes that are not UTF-8
 CHANGE = ("invalid", "features", "conflict", "archived")  # why an action may not be changed
@@ -55,6 +55,6 @@ async def retire_action(served: ServedAgent, request: Request) -> None:
 def name_in(request: Request, parameter: str) -> str:
     """The name of an action or a person in the path."""
     name: str = request.path_params[parameter]
-    fits = 0 < len(name) <= LONGEST and REPLACED not in name
-    require(fits, parameter, f"must be 1 to {LONGEST} characters of UTF-8", f"{len(name)} characters")
+    is_name = 0 < len(name) <= LONGEST and REPLACED not in name
+    require(is_name, parameter, f"must be 1 to {LONGEST} characters of UTF-8", f"{len(name)} characters")
     return name

@@ -14,12 +14,14 @@ from fedfairx.simulation.kernel.state import (
     UNIT_NORM,
     Counts,
     DecisionScratch,
-    World,
+    LaneEnvironment,
 )
 
 
 @stage
-def draw_contexts(world: World, block: int, t: int, scratch: DecisionScratch, present: Counts) -> None:
+def draw_contexts(
+    world: LaneEnvironment, block: int, t: int, scratch: DecisionScratch, present: Counts
+) -> None:
     """Fill scratch.contexts (K, d) for round t, with fresh draws or arms of a table."""
     contexts = scratch.contexts
     key, agent = vectors(world.keys)[CONTEXTS, block], vectors(world.agent)[block]
@@ -36,7 +38,7 @@ def draw_contexts(world: World, block: int, t: int, scratch: DecisionScratch, pr
 
 
 @stage
-def pick_arms(world: World, block: int, contexts: Rows, chances: Rows, present: Counts) -> None:
+def pick_arms(world: LaneEnvironment, block: int, contexts: Rows, chances: Rows, present: Counts) -> None:
     """contexts ← a uniformly random subset of a table's arms, or, where arms join one by one, the first;
     present (K, n) ← their numbers, ascending.
 

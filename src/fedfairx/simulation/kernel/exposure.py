@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.rows import Rows
-from fedfairx.simulation.kernel.state import ONE_HOT, PERSISTENT, Counts, Exposure
+from fedfairx.simulation.kernel.state import ONE_HOT, PERSISTENT, ArmExposure, Counts
 
 
 @stage
 def count_exposure(
-    exposure: Exposure,
+    exposure: ArmExposure,
     contexts: int,
     agents: int,
     block: int,
@@ -43,7 +43,7 @@ def count_exposure(
 
 
 @stage
-def note_exposure(exposure: Exposure, agents: int, point: int) -> None:
+def note_exposure(exposure: ArmExposure, agents: int, point: int) -> None:
     """The mean over agents of the running sums, for every seed and arm."""
     for seed in range(exposure.shown_now.shape[0]):
         for a in range(exposure.shown_now.shape[1]):

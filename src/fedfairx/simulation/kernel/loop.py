@@ -39,13 +39,13 @@ from fedfairx.simulation.kernel.state import (
     MARKED,
     REWARDS,
     THOMPSON,
+    ArmExposure,
     BlockScratch,
     Delay,
-    Exposure,
-    Privacy,
+    LaneEnvironment,
+    PrivateReleases,
+    Regrets,
     Sharing,
-    Tally,
-    World,
     decision_scratch,
     lane_state_of,
 )
@@ -57,17 +57,19 @@ from fedfairx.util.arrays import Array
 def refresh_radius(state: Learner) -> None:
     """√β of every lane, computed once for equal counts, which are common."""
     numbers, radius = by_lane(state.numbers), by_lane(state.radius)
-    known, value = -1.0, 0.0
+    last_count, value = -1.0, 0.0
     for l in range(numbers.shape[1]):
         count = numbers[COUNT, l]
-        if count != known:
-            known = count
+        if count != last_count:
+            last_count = count
             value = radius_of(numbers, l, count, state.mean.shape[0])
         radius[0, l] = value
 
 
 @stage
-def act(world: World, state: Learner, contexts: Rows, policy: Rows, means: Rows, block: int, t: int) -> None:
+def act(
+    world: LaneEnvironment, state: Learner, contexts: Rows, policy: Rows, means: Rows, block: int, t: int
+) -> None:
     """Draw every lane's arm and its reward (Alg. 1 line 8), the current observation."""
     keys = vectors(world.keys)
     position = vectors(world.agent)[block] + np.uint64(t) * np.uint64(world.agents)
@@ -110,7 +112,7 @@ def draw_parameters(
 
 @stage
 def posterior_policy(
-    world: World,
+    world: LaneEnvironment,
     state: Learner,
     rule: int,
     quadrature: bool | None,
@@ -140,15 +142,15 @@ def posterior_policy(
 
 @body
 def play(
-    world: World,
+    world: LaneEnvironment,
     lane_states: Array,
     solver: Solver | None,
     sharing: Sharing,
-    privacy: Privacy | None,
+    privacy: PrivateReleases | None,
     _weighing: bool | None,
     differ: bool | None,
-    tally: Tally,
-    exposure: Exposure,
+    tally: Regrets,
+    exposure: ArmExposure,
     workspace: BlockScratch,
     rule: int,
     posterior: bool | None,
@@ -194,7 +196,7 @@ def play(
 
 
 @stage
-def note(tally: Tally, agents: int, point: int) -> None:
+def note(tally: Regrets, agents: int, point: int) -> None:
     """The mean over agents of the running sums, for every seed."""
     for seed in range(tally.fairness.shape[0]):
         fairness, reward = 0.0, 0.0
@@ -207,7 +209,7 @@ def note(tally: Tally, agents: int, point: int) -> None:
 
 @releasing
 def run(begin: int, end: int, *setting: Any) -> None:
-    """Run rounds `begin` to `end` (exclusive, from 0) of a `Setting`; call it again to go on.
+    """Run rounds `begin` to `end` (exclusive, from 0) of these `LoopArguments`; call it again to go on.
 
     lane_states (B, size, n). Optimism has a `solver` with its `variant`, other rules a `posterior`.
     Parameters that are None are not compiled: Numba drops the body of `if x is not None` where the argument

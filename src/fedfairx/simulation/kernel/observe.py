@@ -35,15 +35,15 @@ from fedfairx.simulation.kernel.state import (
     RELEASED,
     DecisionScratch,
     Delay,
+    LaneEnvironment,
     LaneState,
-    Privacy,
+    PrivateReleases,
     Sharing,
-    World,
 )
 
 
 @stage
-def clip(privacy: Privacy, state: Learner) -> None:
+def clip(privacy: PrivateReleases, state: Learner) -> None:
     """Clip the current observation to the privatizer's bounds, around its public point.
 
     A zero context means no observation, and stays zero wherever the public point is.
@@ -66,7 +66,7 @@ def clip(privacy: Privacy, state: Learner) -> None:
 
 
 @stage
-def shrink(privacy: Privacy, state: Learner) -> None:
+def shrink(privacy: PrivateReleases, state: Learner) -> None:
     """Shrink the clipped observation as a whole towards the public point; a zero context stays zero."""
     chosen, centre = state.chosen, floats(privacy.centre)
     apart = state.numbers[REWARD] - privacy.reward_centre
@@ -85,7 +85,7 @@ def shrink(privacy: Privacy, state: Learner) -> None:
 
 
 @stage
-def own_records(lanes: LaneState, sharing: Sharing, privacy: Privacy | None, block: int) -> Rows:
+def own_records(lanes: LaneState, sharing: Sharing, privacy: PrivateReleases | None, block: int) -> Rows:
     """Exact sums (q,) of all own records of the lanes of a block."""
     own = lanes.learner.statistics  # of agents that never share
     if sharing.own.shape[1] > 0:
@@ -99,7 +99,7 @@ def own_records(lanes: LaneState, sharing: Sharing, privacy: Privacy | None, blo
 def follow_own(
     lanes: LaneState,
     sharing: Sharing,
-    privacy: Privacy | None,
+    privacy: PrivateReleases | None,
     differ: bool | None,
     agents: int,
     scratch: DecisionScratch,
@@ -123,7 +123,7 @@ def take_in(
     lanes: LaneState,
     posterior: bool | None,
     sharing: Sharing,
-    privacy: Privacy | None,
+    privacy: PrivateReleases | None,
     differ: bool | None,
     agents: int,
     scratch: DecisionScratch,
@@ -147,7 +147,7 @@ def take_in(
 
 
 @stage
-def learns_own(privacy: Privacy | None) -> bool:
+def learns_own(privacy: PrivateReleases | None) -> bool:
     """Whether an agent's own records drive its decisions before they are released."""
     own = True
     if privacy is not None:
@@ -156,7 +156,7 @@ def learns_own(privacy: Privacy | None) -> bool:
 
 
 @stage
-def send(world: World, lanes: LaneState, delay: Delay, block: int, t: int) -> None:
+def send(world: LaneEnvironment, lanes: LaneState, delay: Delay, block: int, t: int) -> None:
     """Queue the current observations, with the rounds that they take; -1 if they never come."""
     dimension, now = lanes.learner.chosen.shape[0], t % delay.history.shape[0]
     each, chosen = by_lane(lanes.learner.numbers), by_lane(lanes.learner.chosen)
@@ -179,18 +179,18 @@ def send(world: World, lanes: LaneState, delay: Delay, block: int, t: int) -> No
 @stage
 def receive(lanes: LaneState, delay: Delay, learnt: float, block: int, t: int, age: int) -> bool:
     """Make the observations of age `age` that arrive in round t the current ones; False when none does."""
-    dimension, made = lanes.learner.chosen.shape[0], (t - age) % delay.history.shape[0]
+    dimension, place = lanes.learner.chosen.shape[0], (t - age) % delay.history.shape[0]
     each, chosen = by_lane(lanes.learner.numbers), by_lane(lanes.learner.chosen)
     history, some = floats(delay.history), False
     for l in range(each.shape[1]):
-        some = some or history[made, block, dimension + 1, l] == age
+        some = some or history[place, block, dimension + 1, l] == age
     if not some:
         return False
     for l in range(each.shape[1]):
-        arrives = 1.0 if history[made, block, dimension + 1, l] == age else 0.0
+        arrives = 1.0 if history[place, block, dimension + 1, l] == age else 0.0
         for j in range(dimension):
-            chosen[j, l] = arrives * history[made, block, j, l]
-        each[REWARD, l] = arrives * history[made, block, dimension, l]
+            chosen[j, l] = arrives * history[place, block, j, l]
+        each[REWARD, l] = arrives * history[place, block, dimension, l]
         each[OBSERVED, l] += arrives
         each[COUNT, l] += learnt * arrives
     return True
@@ -198,11 +198,11 @@ def receive(lanes: LaneState, delay: Delay, learnt: float, block: int, t: int, a
 
 @stage
 def deliver(
-    world: World,
+    world: LaneEnvironment,
     lanes: LaneState,
     posterior: bool | None,
     sharing: Sharing,
-    privacy: Privacy | None,
+    privacy: PrivateReleases | None,
     differ: bool | None,
     delay: Delay,
     scratch: DecisionScratch,
@@ -229,7 +229,7 @@ def learn_sizes(lanes: LaneState, own: Rows, scratch: DecisionScratch) -> None:
     """Learn σ and sd again in the lanes whose own observations have doubled, from their own records (q,),
     and mark them for `derive_marked`."""
     numbers, notes = lanes.learner.numbers, lanes.notes
-    variance, ridge = learnt_sizes(lanes.learner, own, scratch.turned, None)
+    variance, ridge = learnt_sizes(lanes.learner, own, scratch.turned, None, True)
     due = where_above(numbers[OBSERVED], notes[REFIT] - 0.5, numbers[LEARNING], 0.0)
     numbers[NOISE_VARIANCE] = where_above(due, 0.0, variance, numbers[NOISE_VARIANCE])
     numbers[PRIOR_VARIANCE] = where_above(due, 0.0, variance / ridge, numbers[PRIOR_VARIANCE])

@@ -30,7 +30,7 @@ class PartnerScratch(NamedTuple):
     """Workspace for judging the peers of a lane."""
 
     size: Rows  # (n,) E‖θ‖²
-    told: Rows  # (q,) the weighted sum of all
+    weighted_sum: Rows  # (q,) of all that peers have released
     powers: Rows  # (peers,)
     peers: Peers
     evidence: PartnerEvidence
@@ -40,11 +40,11 @@ class PartnerScratch(NamedTuple):
 def partner_scratch(memory: Rows, dimension: int, count: int) -> PartnerScratch:
     """Lay out the workspace for this number of peers in flat rows."""
     size, rest = cut(memory, WIDTH)
-    told, rest = cut(rest, dimension * (dimension + 3) // 2)
+    weighted_sum, rest = cut(rest, dimension * (dimension + 3) // 2)
     powers, rest = cut(rest, count)
     peers, rest = peers_of(rest, dimension, count)
     evidence, rest = partner_evidence(rest, dimension)
-    return PartnerScratch(size, told, powers, peers, evidence)
+    return PartnerScratch(size, weighted_sum, powers, peers, evidence)
 
 
 @stage
@@ -73,15 +73,16 @@ def judge_lane(
     variance: float,
     work: PartnerScratch,
 ) -> None:
-    """told ← the weighted sum of what a lane's peers have released so far; `few`: own rewards are `FEW`."""
-    held, told, peers, evidence = floats(sharing.held), work.told, work.peers, work.evidence
+    """weighted_sum ← that of what a lane's peers have released so far; `few`: own rewards are `FEW`."""
+    latest, weighted_sum = floats(sharing.latest), work.weighted_sum
+    peers, evidence = work.peers, work.evidence
     noise_sd, largest, count = sharing.noise_sd[lane // agents], 1e-300, work.powers.shape[0]
     for k in range(LEVELS):
         evidence.prior_weights[k] = PRIOR_WEIGHTS[k]
     for j in range(count):
         other = lane_of(j, agents, lane, sharing.together)
-        for k in range(told.shape[0]):
-            peers.releases[j, k] = held[other // WIDTH, k, other % WIDTH]
+        for k in range(weighted_sum.shape[0]):
+            peers.releases[j, k] = latest[other // WIDTH, k, other % WIDTH]
         believed_power(peers.releases[j], noise_sd, size, ridge, variance, evidence)
         for k in range(LEVELS):
             peers.weights[j, k] = evidence.weights[k]
@@ -95,21 +96,21 @@ def judge_lane(
     total, square = 1e-300, 0.0
     for k in range(LEVELS):
         evidence.prior_weights[k] = 0.0
-    for k in range(told.shape[0]):
-        told[k] = 0.0
+    for k in range(weighted_sum.shape[0]):
+        weighted_sum[k] = 0.0
     for j in range(count):
         other, power = lane_of(j, agents, lane, sharing.together), work.powers[j] / largest
         total += power
         square += (power * noise_sd) ** 2
         for k in range(LEVELS):
             evidence.prior_weights[k] += power * peers.weights[j, k]
-        for k in range(told.shape[0]):
-            told[k] += power * held[other // WIDTH, k, other % WIDTH]
+        for k in range(weighted_sum.shape[0]):
+            weighted_sum[k] += power * latest[other // WIDTH, k, other % WIDTH]
     for k in range(LEVELS):
         evidence.prior_weights[k] /= total
-    common = believed_power(told, math.sqrt(square), size, ridge, variance, evidence)
-    for k in range(told.shape[0]):
-        told[k] *= common
+    common = believed_power(weighted_sum, math.sqrt(square), size, ridge, variance, evidence)
+    for k in range(weighted_sum.shape[0]):
+        weighted_sum[k] *= common
 
 
 @stage
@@ -133,4 +134,4 @@ def judge_marked(lanes: LaneState, sharing: Sharing, own: Rows, agents: int, blo
             few = numbers[OBSERVED, l] < FEW
             judge_lane(sharing, agents, block * WIDTH + l, few, work.size[l], ridge, variance, work)
             for k in range(shared.shape[0]):
-                shared[k, l] = records[k, l] + work.told[k]
+                shared[k, l] = records[k, l] + work.weighted_sum[k]

@@ -30,14 +30,14 @@ from fedfairx.simulation.kernel.state import (
     REFIT,
     RELEASED,
     RELEASED_LOCAL,
+    ArmExposure,
     BlockScratch,
     Counts,
     Delay,
-    Exposure,
-    Privacy,
+    LaneEnvironment,
+    PrivateReleases,
+    Regrets,
     Sharing,
-    Tally,
-    World,
     decision_scratch,
     lane_state,
 )
@@ -49,18 +49,18 @@ Shape = tuple[int, int]  # blocks, and lanes of a block
 CODES = dict(zip(DECIDE_FROM, (OWN_RELEASED, RELEASED, RELEASED_LOCAL), strict=True))
 
 
-class Setting(NamedTuple):
+class LoopArguments(NamedTuple):
     """The arguments of `loop.run` and `loop.play`; what sharing needs comes first."""
 
-    world: World
+    world: LaneEnvironment
     lane_states: Array  # (B, size, n)
     solver: Solver | None
     sharing: Sharing
-    privacy: Privacy | None
+    privacy: PrivateReleases | None
     weighing: bool | None  # whether a posterior filters the noise of releases
     differ: bool | None  # whether peers' θ may
-    tally: Tally
-    exposure: Exposure
+    tally: Regrets
+    exposure: ArmExposure
     workspace: BlockScratch
     rule: int
     posterior: bool | None  # whether the rule uses it
@@ -80,7 +80,7 @@ def prepare(
     *,
     exposure: bool = False,
     most_bonus: float = MOST_BONUS,
-) -> Setting:
+) -> LoopArguments:
     """Arrays for all agents of these seeds: lane = seed · agents + agent."""
     used = len(seeds) * scenario.agents
     shape = math.ceil(used / WIDTH), WIDTH
@@ -91,7 +91,7 @@ def prepare(
     shares = algorithm.schedule.max_releases(_plan(scenario)) > 0
     decide_from = CODES[algorithm.decide_from] if options.private else RELEASED_LOCAL
     differ = options.partners == DIFFER
-    return Setting(
+    return LoopArguments(
         _world(scenario, seeds, seed_of, agent_of, shape),
         _minds(scenario, options, decide_from, agent_of, shape, most_bonus),
         algorithm.solver if options.optimistic else None,
@@ -118,7 +118,7 @@ def _keys(stream: str, seeds: tuple[int, ...], seed_of: Counts, shape: Shape) ->
 
 def _world(
     scenario: Scenario, seeds: tuple[int, ...], seed_of: Counts, agent_of: Counts, shape: Shape
-) -> World:
+) -> LaneEnvironment:
     parameters = np.array([scenario.parameters(seed) for seed in seeds])[seed_of, agent_of]
     recorded = isinstance(scenario.contexts, Recorded)
     # Lanes that fill up the last block see arms that are all alike, and cost next to nothing.
@@ -126,7 +126,7 @@ def _world(
     size = 1.0 / math.sqrt(scenario.dimension) if scenario.contexts == "unit-ball" else 1.0
     scale.ravel()[: len(seeds) * scenario.agents] = size
     streams = ("contexts", "actions", "rewards", "drift", "thompson")
-    return World(
+    return LaneEnvironment(
         scenario.arms_per_round(),
         scenario.arms,
         scenario.newcomers > 0,
@@ -168,10 +168,10 @@ def _minds(
     dimension = scenario.dimension
     lane_states: Array = zeros(blocks, size_of(lane_state, dimension), lanes)
     merits = table([scenario.merits[agent] for agent in agent_of], most_bonus).reshape(-1, *shape)
-    told = options.reward_range
+    reward_range = options.reward_range
     named = scenario.contexts == "one-hot"
     priors = [
-        options.prior or Prior.for_merit(merit, reward_range=told, arms_of_their_own=named)
+        options.prior or Prior.for_merit(merit, reward_range=reward_range, arms_of_their_own=named)
         for merit in scenario.merits
     ]
     for block in range(blocks):
@@ -217,7 +217,7 @@ def _sharing(scenario: Scenario, options: Options, seeds: int, shape: Shape) -> 
 
 def _privacy(
     scenario: Scenario, options: Options, decide_from: int, seeds: tuple[int, ...], shape: Shape
-) -> Privacy:
+) -> PrivateReleases:
     most = options.composed.schedule.max_releases(_plan(scenario))
     noise, sd = np.zeros((0, 0, 0)), np.zeros(0)
     if most > 0:
@@ -226,7 +226,7 @@ def _privacy(
     low = 0.0 if bounds.nonnegative else -bounds.reward
     summed = scenario.agents if decide_from != OWN_RELEASED else max(scenario.agents - 1, 1)
     exact = decide_from == OWN_RELEASED or (decide_from == RELEASED_LOCAL and not options.optimistic)
-    return Privacy(
+    return PrivateReleases(
         decide_from,
         np.zeros(scenario.dimension) if centring is None else np.array(centring.context),
         0.0 if bounds.nonnegative and centring is None else -math.inf,
@@ -294,8 +294,8 @@ def _noise(
     return noise, np.asarray(mechanism.sd(np.arange(1, releases + 1)))
 
 
-def _tally(seeds: int, grid: Counts, shape: Shape) -> Tally:
-    return Tally(
+def _tally(seeds: int, grid: Counts, shape: Shape) -> Regrets:
+    return Regrets(
         grid,
         np.zeros((seeds, grid.size)),
         np.zeros((seeds, grid.size)),
@@ -305,8 +305,8 @@ def _tally(seeds: int, grid: Counts, shape: Shape) -> Tally:
     )
 
 
-def _exposure(seeds: int, arms: int, grid: Counts) -> Exposure:
-    return Exposure(
+def _exposure(seeds: int, arms: int, grid: Counts) -> ArmExposure:
+    return ArmExposure(
         np.zeros((seeds, arms)),
         np.zeros((seeds, grid.size, arms)),
         np.zeros((seeds, grid.size, arms)),

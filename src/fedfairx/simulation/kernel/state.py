@@ -31,7 +31,7 @@ LOG_GROWTH, REFIT, MARKED = range(3)
 NOTES = 3
 
 
-class World(NamedTuple):
+class LaneEnvironment(NamedTuple):
     """The environment of the lanes."""
 
     arms: Counts  # (T,) arms in each round
@@ -71,7 +71,7 @@ def lane_state_of(lane_states: Array, block: int, dimension: int) -> LaneState:
     return lane_state(vectors(lane_states)[block], dimension)
 
 
-class Tally(NamedTuple):
+class Regrets(NamedTuple):
     """The measured regrets."""
 
     points: Counts  # (P,) rounds at which sums are noted, ascending
@@ -82,7 +82,7 @@ class Tally(NamedTuple):
     syncs: Counts  # (seeds,)
 
 
-class Exposure(NamedTuple):
+class ArmExposure(NamedTuple):
     """The measured exposure, by arm where arms stay, else by rank; cumulative, mean over agents.
 
     K = 0 unless requested.
@@ -121,14 +121,12 @@ class Sharing(NamedTuple):
     counts: Array  # (seeds,) workspace: observations in it; 0 of the seeds that don't synchronise now
     shared: Array  # (q, n) workspace: what the lanes of a block are about to adopt
     together: bool  # whether peers are seen only as a sum, and judged as one
-    held: (
-        Array  # (B, q, n) what each, or all others together, released last; q = 0 unless partners may differ
-    )
+    latest: Array  # (B, q, n) what each, or all others as one, released last; q = 0 unless peers may differ
     noise_sd: Array  # (seeds,) of an entry of it
     partner_memory: Array  # flat workspace for `partners.partner_scratch`, where peers may differ
 
 
-class Privacy(NamedTuple):
+class PrivateReleases(NamedTuple):
     """The noise and clipping of private releases."""
 
     decide_from: int

@@ -27,7 +27,7 @@ from fedfairx.simulation.kernel.state import (
     Counts,
     DecisionScratch,
     LaneState,
-    Privacy,
+    PrivateReleases,
     Sharing,
     lane_state_of,
 )
@@ -57,7 +57,7 @@ def is_due(
 def add_up(
     lane_states: Array,
     sharing: Sharing,
-    privacy: Privacy | None,
+    privacy: PrivateReleases | None,
     seed: int,
     agents: int,
     dimension: int,
@@ -83,7 +83,7 @@ def add_up(
 
 
 @stage
-def lift_totals(sharing: Sharing, privacy: Privacy, syncs: Counts, work: Scratch) -> None:
+def lift_totals(sharing: Sharing, privacy: PrivateReleases, syncs: Counts, work: Scratch) -> None:
     """`lift` the sums of the seeds that synchronise, a seed in each lane."""
     totals, sums, shift = floats(sharing.totals), floats(sharing.shared), by_lane(work.lane)
     seeds, q = totals.shape[0], totals.shape[1]
@@ -103,7 +103,12 @@ def lift_totals(sharing: Sharing, privacy: Privacy, syncs: Counts, work: Scratch
 
 @stage
 def gather(
-    lanes: LaneState, sharing: Sharing, privacy: Privacy | None, agents: int, syncs: Counts, block: int
+    lanes: LaneState,
+    sharing: Sharing,
+    privacy: PrivateReleases | None,
+    agents: int,
+    syncs: Counts,
+    block: int,
 ) -> None:
     """shared ← the sum of releases for every lane of a block; mark the lanes whose seed synchronises.
 
@@ -129,7 +134,7 @@ def gather(
 def filter_shared(
     lanes: LaneState,
     sharing: Sharing,
-    privacy: Privacy,
+    privacy: PrivateReleases,
     scratch: DecisionScratch,
     agents: int,
     syncs: Counts,
@@ -158,7 +163,7 @@ def add_own(shared: Rows, own: Rows) -> None:
 def weigh_others(
     lanes: LaneState,
     sharing: Sharing,
-    privacy: Privacy,
+    privacy: PrivateReleases,
     work: Scratch,
     agents: int,
     syncs: Counts,
@@ -172,12 +177,12 @@ def weigh_others(
         release = syncs[(block * WIDTH + l) // agents] if here else 0
         lane[NOISE, l], lane[SHIFT, l] = privacy.sum_sd[release], privacy.shift[release]
         lane[ROOT_BETA, l] = radius_of(each, l, each[COUNT, l], dimension)
-    made, all_made = numbers[OBSERVED], numbers[COUNT]
+    own_count, count = numbers[OBSERVED], numbers[COUNT]
     weight = add_by_worth(
         vectors(privacy.exact)[block],
-        made,
+        own_count,
         vectors(sharing.shared),
-        all_made - made,
+        count - own_count,
         work.lane[NOISE],
         work.lane[SHIFT],
         work.lane[ROOT_BETA],
@@ -185,7 +190,7 @@ def weigh_others(
         numbers[PARAMETER_NORM],
         work.square,
     )
-    numbers[COUNT] = where_above(lanes.notes[MARKED], 0.0, made + weight * (all_made - made), all_made)
+    numbers[COUNT] = where_above(lanes.notes[MARKED], 0.0, own_count + weight * (count - own_count), count)
 
 
 @stage
@@ -206,16 +211,16 @@ def adopt(lanes: LaneState, shared: Rows) -> None:
 
 
 @stage
-def publish(sharing: Sharing, privacy: Privacy | None, agents: int, syncs: Counts) -> None:
+def publish(sharing: Sharing, privacy: PrivateReleases | None, agents: int, syncs: Counts) -> None:
     """Keep the releases of the seeds that synchronise, by which peers are judged, unless they are one."""
-    own, held = floats(sharing.own), floats(sharing.held)
+    own, latest = floats(sharing.own), floats(sharing.latest)
     for seed in range(syncs.shape[0]):
         if sharing.counts[seed] >= 0.0:
             for lane in range(seed * agents, (seed if sharing.together else seed + 1) * agents):
                 for k in range(own.shape[1]):
-                    held[lane // WIDTH, k, lane % WIDTH] = own[lane // WIDTH, k, lane % WIDTH]
+                    latest[lane // WIDTH, k, lane % WIDTH] = own[lane // WIDTH, k, lane % WIDTH]
                     if privacy is not None:
-                        held[lane // WIDTH, k, lane % WIDTH] += privacy.noise[lane, syncs[seed], k]
+                        latest[lane // WIDTH, k, lane % WIDTH] += privacy.noise[lane, syncs[seed], k]
             if privacy is not None:
                 of_each = 1.0 if sharing.together else math.sqrt(max(agents - 1.0, 1.0))
                 sharing.noise_sd[seed] = privacy.sum_sd[syncs[seed]] / of_each
@@ -224,9 +229,10 @@ def publish(sharing: Sharing, privacy: Privacy | None, agents: int, syncs: Count
 @stage
 def hold_others(lanes: LaneState, sharing: Sharing, block: int) -> None:
     """Keep the sum of the others' releases, by which they are judged as one, in the marked lanes."""
-    held, shared, marked = vectors(sharing.held)[block], vectors(sharing.shared), lanes.notes[MARKED]
+    latest, shared = vectors(sharing.latest)[block], vectors(sharing.shared)
+    marked = lanes.notes[MARKED]
     for k in range(shared.shape[0]):
-        held[k] = where_above(marked, 0.0, shared[k], held[k])
+        latest[k] = where_above(marked, 0.0, shared[k], latest[k])
 
 
 @stage
@@ -234,7 +240,7 @@ def share(
     lane_states: Array,
     solver: Solver | None,
     sharing: Sharing,
-    privacy: Privacy | None,
+    privacy: PrivateReleases | None,
     weighing: bool | None,
     differ: bool | None,
     syncs: Counts,

@@ -33,11 +33,11 @@ def find_commands(folder: str | os.PathLike[str] | None = None) -> Path:
                 "and give its folder (--flower ENVIRONMENT/bin)"
             )
         folder = Path(first).parent
-    found = Path(folder).resolve()
+    commands = Path(folder).resolve()
     for name in COMMANDS:
-        if not (found / name).exists():
+        if not (commands / name).exists():
             raise InvalidInput(f"flower must be a folder with {', '.join(COMMANDS)}, got {folder}: no {name}")
-    return found
+    return commands
 
 
 class Flower:
@@ -162,9 +162,9 @@ class Flower:
         home = self._logs / f"{part}.home"
         home.mkdir(exist_ok=True)
         path = f"{self._commands}{os.pathsep}{os.environ.get('PATH', '')}"
-        kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
-        return {**kept, **quiet, "PATH": path, "FLWR_HOME": str(home)}
+        return {**environment, **quiet, "PATH": path, "FLWR_HOME": str(home)}
 
     def _wait_for_superlink(self) -> None:
         ends, superlink = time.monotonic() + START, self._processes["superlink"]

@@ -50,7 +50,9 @@ def new_bucket(federation: str, *, replicas: int, rows: bool = False) -> api.Str
 def flaws(config: api.StreamConfig, federation: str, *, replicas: int = 1, rows: bool = False) -> list[str]:
     """The settings by which a bucket could lose messages or tell nobody of them; at least `replicas`."""
     wanted = new_bucket(federation, replicas=replicas, rows=rows)
-    told = config.republish is not None and config.republish.dest == news_of(federation, ">", rows=rows)
+    republishes = config.republish is not None and config.republish.dest == news_of(
+        federation, ">", rows=rows
+    )
     rules = {
         "subjects": (config.subjects, wanted.subjects),
         "history": (config.max_msgs_per_subject, 1),
@@ -63,7 +65,7 @@ def flaws(config: api.StreamConfig, federation: str, *, replicas: int = 1, rows:
         "deny_delete": (bool(config.deny_delete), True),
         "deny_purge": (bool(config.deny_purge), True),
         "allow_rollup_hdrs": (bool(config.allow_rollup_hdrs), False),
-        "republish": (told, True),
+        "republish": (republishes, True),
         "replicas": (min(config.num_replicas or 1, replicas), replicas),
     }
     return [f"{name} must be {rule}, got {got}" for name, (got, rule) in rules.items() if got != rule]
@@ -81,10 +83,10 @@ def require_sound(
     config: api.StreamConfig, federation: str, *, replicas: int = 1, rows: bool = False
 ) -> None:
     """Refuse a bucket that could lose messages or does not republish them."""
-    found = flaws(config, federation, replicas=replicas, rows=rows)
-    if found:
+    reasons = flaws(config, federation, replicas=replicas, rows=rows)
+    if reasons:
         raise TransportRefused(
-            f"the hub's bucket {config.name} could lose messages: {'; '.join(found)}; {MAKE}"
+            f"the hub's bucket {config.name} could lose messages: {'; '.join(reasons)}; {MAKE}"
         )
 
 
@@ -174,10 +176,10 @@ def _ask(
     deadline: float,
 ) -> Answer:
     """Connect, do `work` with the server's JetStream, and disconnect."""
-    said: list[str] = []
+    reasons: list[str] = []
 
     async def failed(error: Exception) -> None:
-        said.append(reason_of(error))
+        reasons.append(reason_of(error))
 
     async def ask() -> Answer:
         client = new_client(tls)
@@ -203,7 +205,7 @@ def _ask(
     except APIError as error:
         raise TransportRefused(f"the hub refuses this: {error.description}") from error
     except (NatsError, OSError, TimeoutError) as error:
-        text = (said or [str(error) or "no answer in time"])[0]
+        text = (reasons or [str(error) or "no answer in time"])[0]
         if "permissions violation" in text.lower():
             raise TransportRefused(f"the hub denies {agent!r} permission: {text}") from error
         raise TransportUnavailable(f"the hub can't be reached now: {text}") from error

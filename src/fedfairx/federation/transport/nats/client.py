@@ -33,7 +33,6 @@ with needs("nats"):
 
 
 Answer = TypeVar("Answer")
-_FAILURES = (NatsError, OSError, TimeoutError, TransportRefused)
 _WRONG_SEQUENCE = (10071, 10164)  # the server's codes for "another revision than expected"
 _PAUSE = 0.2  # seconds between two attempts to connect again
 _LONG_PAUSE = 10.0  # the same, if the hub refuses this agent, until an operator acts
@@ -144,16 +143,16 @@ class NatsTransport:
     async def _publish(self, agent: str, message: bytes, replacing: bytes | None) -> None:
         stream = self._stream_of(agent)
         await self._ready.wait()
-        revision, held = stream.mirror.of(agent)
-        if held != replacing or held == message:
-            revision, held = await self._fetch(agent)
-        if held == message:
+        revision, stored = stream.mirror.of(agent)
+        if stored != replacing or stored == message:
+            revision, stored = await self._fetch(agent)
+        if stored == message:
             return
-        if held != replacing:
-            raise Conflict(held)
+        if stored != replacing:
+            raise Conflict(stored)
         expected = {api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(revision)}
         try:
-            kept = await self._permitted(
+            receipt = await self._permitted(
                 self._js.publish(stream.prefix + agent, message, headers=expected, timeout=self._deadline)
             )
         except NoStreamResponseError:
@@ -163,11 +162,11 @@ class NatsTransport:
         except APIError as error:
             if error.err_code not in _WRONG_SEQUENCE:
                 raise
-            _, held = await self._fetch(agent)
-            if held == message:  # it had arrived, and only the answer was lost
+            _, stored = await self._fetch(agent)
+            if stored == message:  # it had arrived, and only the answer was lost
                 return
-            raise Conflict(held) from None
-        stream.mirror.keep(agent, kept.seq, message)
+            raise Conflict(stored) from None
+        stream.mirror.keep(agent, receipt.seq, message)
 
     async def _ask(self, subject: str, content: bytes) -> Any:
         if self._client is None:
@@ -189,28 +188,32 @@ class NatsTransport:
         finally:
             answer.cancel()
             violated.cancel()
+            await asyncio.gather(answer, violated, return_exceptions=True)  # else asyncio logs its error
 
     async def _fetch(self, key: str) -> tuple[int, bytes | None]:
         """Fetch the message under a key; look at all if the stream has gone back."""
         stream = self._stream_of(key)
         doubts = stream.mirror.doubts
-        found = await stream.fetch(key)
+        entry = await stream.fetch(key)
         if doubts != stream.mirror.doubts:
             self._stale.set()
-        return found
+        return entry
 
     async def _connected(self) -> None:
         if self._client is None or not self._client.is_connected:
             raise TimeoutError
 
     async def _live(self) -> None:
-        """Connect, then keep the mirror up to date for as long as the transport is open."""
+        """Connect, then keep the mirror up to date for as long as the transport is open.
+
+        Whatever fails is tried again: nats-py, asyncio and answers of a hub can fail in any way.
+        """
         pause = 0.1
         while self._client is None:
             try:
                 await self._connect()
                 self._refused = ""
-            except _FAILURES as error:
+            except Exception as error:
                 self._note(error)
                 await self._shut()
                 await asyncio.sleep(pause)
@@ -225,7 +228,7 @@ class NatsTransport:
                 self._trouble = self._refused = ""
                 self._ready.set()
                 self._first.set()
-            except _FAILURES as error:
+            except Exception as error:
                 self._note(error)
                 await asyncio.sleep(min(self._poll, 0.25))
                 self._stale.set()
@@ -284,7 +287,7 @@ class NatsTransport:
     async def _shut(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            with contextlib.suppress(OSError):  # it sends what waits, even where the connection is lost
+            with contextlib.suppress(Exception):  # it sends what waits, even where the connection is lost
                 await client.close()
 
     def _note(self, error: Exception) -> None:

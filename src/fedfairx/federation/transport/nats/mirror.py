@@ -81,18 +81,18 @@ class Mirror:
         """Forget all revisions after `since`: the stream may be another one, or restored to that time."""
         before = self.latest()
         with self._lock:
-            kept = {name: held for name, held in self._messages.items() if held[0] <= since}
-            self._before, self._messages = before, kept
+            messages = {name: entry for name, entry in self._messages.items() if entry[0] <= since}
+            self._before, self._messages = before, messages
         self._ahead, self._heard, self.whole = set(), max(since, 0), min(since, self.whole)
         self.doubts += 1
 
-    def same_stream(self, made: object, *, last: int, known: int) -> bool:
-        """Whether the stream, created at `made` and now at revision `last`, has only grown since `known`.
+    def same_stream(self, created: object, *, last: int, highest: int) -> bool:
+        """Whether the stream, made at `created` and now at revision `last`, has only grown since `highest`.
 
         If not, everything is put in doubt.
         """
-        same = made == self._stream and last >= known
+        same = created == self._stream and last >= highest
         if not same:
-            self._stream = made
+            self._stream = created
             self.doubt()
         return same

@@ -65,20 +65,20 @@ class Stream:
 
     async def look(self) -> None:
         """Fetch what was missed."""
-        lost, known, told = self._lost, self.mirror.highest, await self._info()
-        same = self.mirror.same_stream(told["created"], last=told["state"]["last_seq"], known=known)
+        lost, highest, info = self._lost, self.mirror.highest, await self._info()
+        same = self.mirror.same_stream(info["created"], last=info["state"]["last_seq"], highest=highest)
         if same and lost != self._checked:
             await self._doubt_what_changed()
         if not same or lost != self._checked:
             self._checked = lost
-            told = await self._info()  # includes messages received meanwhile
-        doubts, last = self.mirror.doubts, told["state"]["last_seq"]
+            info = await self._info()  # includes messages received meanwhile
+        doubts, last = self.mirror.doubts, info["state"]["last_seq"]
         if last > self.mirror.whole:
             if await self._missed_some():
                 await self._fetch_missing(last)
             self.mirror.fetched(last, doubts)
         if doubts == self.mirror.doubts and lost == self._lost:
-            self._reached = last, told["state"]["last_ts"]
+            self._reached = last, info["state"]["last_ts"]
 
     async def _doubt_what_changed(self) -> None:
         """Doubt all messages after our last look if the stream still has its last one; else all messages.
@@ -108,55 +108,55 @@ class Stream:
         if self._pattern == ">" and whole >= 0 and last - whole <= len(self.mirror.latest()):
             wanted: list[dict[str, Any]] = [{"seq": number} for number in range(whole + 1, last + 1)]
         else:
-            told = await self._info(subjects_filter=self.prefix + self._pattern)
-            wanted = [{"last_by_subj": subject} for subject in told["state"].get("subjects") or {}]
+            info = await self._info(subjects_filter=self.prefix + self._pattern)
+            wanted = [{"last_by_subj": subject} for subject in info["state"].get("subjects") or {}]
         for first in range(0, len(wanted), AT_ONCE):
             await asyncio.gather(*(self._keep(each) for each in wanted[first : first + AT_ONCE]))
 
     async def _keep(self, which: dict[str, Any]) -> None:
         with contextlib.suppress(NotFoundError):  # a later one has replaced it
-            found = await self._get(**which)
-            self.mirror.keep(found["subject"].removeprefix(self.prefix), found["seq"], data_of(found))
+            message = await self._get(**which)
+            self.mirror.keep(message["subject"].removeprefix(self.prefix), message["seq"], data_of(message))
 
     async def fetch(self, key: str) -> tuple[int, bytes | None]:
         """Fetch the message under a key from the stream's leader, into the mirror too."""
-        known, _ = self.mirror.of(key)
+        before, _ = self.mirror.of(key)
         revision, message = 0, None
         with contextlib.suppress(NotFoundError):
-            found = await self._get(last_by_subj=self.prefix + key)
-            revision, message = found["seq"], data_of(found)
-        if revision < known:
+            entry = await self._get(last_by_subj=self.prefix + key)
+            revision, message = entry["seq"], data_of(entry)
+        if revision < before:
             self.mirror.doubt()
         if message is not None:
             self.mirror.keep(key, revision, message)
         return revision, message
 
     async def _get(self, **which: Any) -> dict[str, Any]:
-        found: dict[str, Any] = (await self._request("STREAM.MSG.GET", which))["message"]
-        return found
+        message: dict[str, Any] = (await self._request("STREAM.MSG.GET", which))["message"]
+        return message
 
     async def _info(self, **more: str) -> dict[str, Any]:
         """Open the bucket; refuse one that could lose messages."""
         try:
-            told = await self._request("STREAM.INFO", more)
+            info = await self._request("STREAM.INFO", more)
         except NotFoundError:
             raise no_bucket(self._federation, rows=self._rows) from None
-        require_sound(api.StreamConfig.from_response(told["config"]), self._federation, rows=self._rows)
-        return told
+        require_sound(api.StreamConfig.from_response(info["config"]), self._federation, rows=self._rows)
+        return info
 
     async def _request(self, verb: str, content: dict[str, Any]) -> dict[str, Any]:
         body = json.dumps(content).encode() if content else b""
         answer = await self._ask(f"$JS.API.{verb}.{self._name}", body)
-        told: dict[str, Any] = json.loads(answer.data)
-        if "error" in told:
-            raise APIError.from_error(told["error"])
-        return told
+        reply: dict[str, Any] = json.loads(answer.data)
+        if "error" in reply:
+            raise APIError.from_error(reply["error"])
+        return reply
 
     async def require(self) -> None:
         """Raise unless the bucket is there and sound."""
         await self._info()
 
 
-def data_of(found: dict[str, Any]) -> bytes:
+def data_of(message: dict[str, Any]) -> bytes:
     """The content of a message that was fetched."""
-    return base64.b64decode(found.get("data") or "")
+    return base64.b64decode(message.get("data") or "")

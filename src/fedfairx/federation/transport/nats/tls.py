@@ -35,6 +35,7 @@ class TlsTransport(TcpTransport):
     """nats-py's connection, but a renewed certificate is used without a restart.
 
     A hub that does not answer is not waited for when the connection is closed, and nothing is logged then.
+    What is written after that is dropped, as it is without TLS: asyncio fails with an `AttributeError`.
     """
 
     def __init__(self, tls: Tls) -> None:
@@ -43,6 +44,10 @@ class TlsTransport(TcpTransport):
 
     def __bool__(self) -> bool:
         return True  # the client takes this one instead of making its own
+
+    def writelines(self, payload: Any) -> None:
+        if self._io_writer is not None and not self._io_writer.is_closing():
+            super().writelines(payload)  # type: ignore[no-untyped-call]
 
     async def connect_tls(
         self,

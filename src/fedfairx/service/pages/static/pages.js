@@ -5,6 +5,11 @@ function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
+// Seconds between labels of time. uPlot's own steps go from one minute to five: too far for narrow charts.
+const DAY = 86400;
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 14400, 21600, 28800, 43200,
+  ...[1, 2, 3, 5, 7, 10, 15, 30, 60, 90, 180, 365, 730, 1825].map(days => days * DAY)];
+
 // Lines over time. If the last stretch is not over, the way to it is dashed, and its end a hollow point.
 function draw(figure, shares) {
   const data = JSON.parse(shares ? figure.dataset.shares : figure.dataset.series);
@@ -36,7 +41,7 @@ function draw(figure, shares) {
     cursor: { drag: { x: false, y: false }, points: { size: 7 } },
     scales: { y: { range: (_, low, high) => [0, shares ? Math.min(1, Math.max(high, 0.02) * 1.15) : Math.max(high, 1) * 1.08] } },
     series: [{}, ...lines.flatMap(([label, , name]) => [line(label, name), dashed(label, name)])],
-    axes: [{ ...axis, size: 32, grid: { show: false }, space: 72, values: (_, splits, __, ___, step) => splits.map(at => moment(at, step)) }, { ...axis, size: 56, values: (_, values) => values.map(written) }],
+    axes: [{ ...axis, size: 32, grid: { show: false }, space: 72, incrs: STEPS, values: (_, splits, __, ___, step) => splits.map(at => moment(at, step)) }, { ...axis, size: 56, values: (_, values) => values.map(written) }],
   }, [data.times, ...lines.flatMap(([, values]) => [over(values), open(values)])], place);
   return () => plot.setSize(size());
 }
@@ -47,6 +52,16 @@ for (const figure of document.querySelectorAll("figure[data-series], figure[data
   addEventListener("resize", () => fit());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { fit = again(); });
 }
+
+// What is still being computed is asked for again, unless somebody is about to write or to choose.
+function reload() {
+  if (document.activeElement.matches("input, select")) setTimeout(reload, 5e3);
+  else location.reload();
+}
+if (document.querySelector(".going-on")) setTimeout(reload, 5e3);
+
+// On a narrow screen the page that is shown may be beyond the end of the navigation.
+document.querySelector(".top nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 
 for (const button of document.querySelectorAll("button.print")) {
   button.hidden = false;

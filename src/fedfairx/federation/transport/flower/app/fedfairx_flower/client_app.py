@@ -51,26 +51,26 @@ def exchange(config: Mapping[str, Any], board: Mapping[str, Any]) -> dict[str, b
     named = config.get("agent")  # of several in the service; by default its default agent
     root = "/v1" if named is None else f"/v1/agents/{quote(str(named), safe='')}"
     answer = {}
-    for told in portions(board):
-        taken = ask(host, port, key, "PUT", f"{root}/peers", json.dumps({"envelopes": told}).encode())
-        answer["alive"] = base64.b64decode(taken["alive"], validate=True)
-    found = ask(host, port, key, "GET", f"{root}/release/latest")
-    if found is not None:
-        answer["message"] = base64.b64decode(found["envelope"], validate=True)
+    for envelopes in portions(board):
+        reply = ask(host, port, key, "PUT", f"{root}/peers", json.dumps({"envelopes": envelopes}).encode())
+        answer["alive"] = base64.b64decode(reply["alive"], validate=True)
+    release = ask(host, port, key, "GET", f"{root}/release/latest")
+    if release is not None:
+        answer["message"] = base64.b64decode(release["envelope"], validate=True)
     return answer
 
 
 def portions(board: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     """Split the board into requests within the service's size limit."""
-    told: dict[str, str] = {}
-    for name, held in board.items():
-        if isinstance(held, bytes):
-            text = base64.b64encode(held).decode()
-            if told and sum(map(len, told.values())) + len(text) > PORTION:
-                yield told
-                told = {}
-            told[name] = text
-    yield told
+    portion: dict[str, str] = {}
+    for name, message in board.items():
+        if isinstance(message, bytes):
+            text = base64.b64encode(message).decode()
+            if portion and sum(map(len, portion.values())) + len(text) > PORTION:
+                yield portion
+                portion = {}
+            portion[name] = text
+    yield portion
 
 
 def service_address(config: Mapping[str, Any]) -> tuple[str, int, str]:

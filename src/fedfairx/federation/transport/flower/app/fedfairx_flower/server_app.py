@@ -65,11 +65,11 @@ def exchange(grid: Grid, board: dict[str, bytes], *, deadline: float) -> bool:
 
 def named(nodes: Any) -> dict[int, str]:
     """Connected nodes by the names that their keys were registered by; duplicate names are left out."""
-    found = [(int(node.node_id), str(node.name)) for node in nodes]
-    times = Counter(name for _, name in found)
+    pairs = [(int(node.node_id), str(node.name)) for node in nodes]
+    times = Counter(name for _, name in pairs)
     for name in sorted(name for name in times if not name or times[name] > 1):
         log(WARNING, "fedfairx: %d nodes are registered as %r: left out", times[name], name)
-    return {node: name for node, name in found if name and times[name] == 1}
+    return {node: name for node, name in pairs if name and times[name] == 1}
 
 
 def take(board: dict[str, bytes], name: str, reply: Any) -> bool:

@@ -16,7 +16,7 @@ PCG64 = "PCG64"
 
 
 @dataclass(frozen=True)
-class Position:
+class GeneratorPosition:
     """The generator's position: two numbers of 128 bits, in hexadecimal since JSON numbers are shorter."""
 
     generator: str
@@ -24,7 +24,7 @@ class Position:
     increment: str
 
 
-class Draws:
+class Uniforms:
     """Uniforms, `each` of them per decision. `ahead[-1]` is the next one: a refused call takes none."""
 
     def __init__(self, seed: int | np.random.SeedSequence | None, each: int) -> None:
@@ -67,15 +67,15 @@ class Draws:
         return np.asarray(ndtri(np.array(self.ahead[-self.each : -1][::-1])))[:, None]
 
     @property
-    def position(self) -> Position:
+    def position(self) -> GeneratorPosition:
         """The generator's position, as if nothing had been drawn ahead."""
         generator: Any = np.random.PCG64()
         generator.state = self._generator.bit_generator.state
         generator.advance(-len(self.ahead))
         numbers = generator.state["state"]
-        return Position(PCG64, hex(numbers["state"]), hex(numbers["inc"]))
+        return GeneratorPosition(PCG64, hex(numbers["state"]), hex(numbers["inc"]))
 
-    def restore(self, position: Position, each: int) -> None:
+    def restore(self, position: GeneratorPosition, each: int) -> None:
         """Go to a `position`, and draw `each` uniforms per decision."""
         try:
             state, increment = int(position.state, 16), int(position.increment, 16)

@@ -1,4 +1,4 @@
-"""The demo fills, and a backup restores."""
+"""The demonstration opens a browser, and its pages are full."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fedfairx.demo import browser
-from fedfairx.demo.browser import EARLIER
-from fedfairx.errors import OlderCopy
-from service_helpers import asking, decide
+from fedfairx.cli import demo
 
 pytestmark = pytest.mark.process
 
@@ -47,31 +44,11 @@ def test_the_demo_opens_a_browser_and_fills(tmp_path: Path) -> None:
         with sqlite3.connect(tmp_path / "kept" / name / "data" / "agent.sqlite") as database:
             query = "SELECT COUNT(*) FROM decisions WHERE groups IS NOT NULL"
             ((decisions,),) = database.execute(query).fetchall()
-        assert decisions > EARLIER
+        assert decisions > demo.EARLIER
 
 
 def test_it_takes_another_port_than_one_that_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        monkeypatch.setattr(browser, "USUAL", taken.getsockname()[1])
-        assert browser._usual_or_free() == 0
-    assert browser._usual_or_free() == browser.USUAL
-
-
-def test_a_backup_while_it_runs_and_a_restore(tmp_path: Path) -> None:
-    """As docs/howto/run-a-service.md tells it."""
-    file, backup = tmp_path / "agent.sqlite", tmp_path / "backup.sqlite"
-    with asking(str(tmp_path / "agent.db")) as client:
-        old = decide(client)["decision_id"]
-        with sqlite3.connect(file) as copier:
-            copier.execute(f"VACUUM INTO '{backup}'")
-        late = decide(client)["decision_id"]
-    backup.replace(file)
-    for end in ("-wal", "-shm"):
-        Path(f"{file}{end}").unlink(missing_ok=True)
-    with pytest.raises(OlderCopy, match="older copy"), asking(str(tmp_path / "agent.db")):
-        pass
-    Path(f"{file}.lock").unlink()
-    with asking(str(tmp_path / "agent.db")) as client:
-        assert client.put(f"/v1/decisions/{old}/reward", json={"reward": 1.0}).status_code == 204
-        assert client.put(f"/v1/decisions/{late}/reward", json={"reward": 1.0}).status_code == 404
-        assert decide(client)["decision_id"] not in (old, late)
+        monkeypatch.setattr(demo, "USUAL", taken.getsockname()[1])
+        assert demo._usual_or_free() == 0
+    assert demo._usual_or_free() == demo.USUAL

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from experiment_helpers import outcome, small_run
 from fedfairx.errors import ResultsError
-from fedfairx.experiments.provenance import provenance
-from fedfairx.experiments.report.figures import canvas, save
-from fedfairx.experiments.sweep import partial_files
-from fedfairx.experiments.sweep.partial_files import remove_stale, write_whole
-from fedfairx.experiments.sweep.store import Store
-from fedfairx.util.figure_style import styled
+from fedfairx.util.files import STALE_SECONDS, remove_stale, write_whole
 
 
 def names(folder: Path) -> list[str]:
@@ -56,18 +47,6 @@ def test_an_interruption_leaves_nothing_half_written(tmp_path: Path, monkeypatch
     assert names(tmp_path) == []
 
 
-def test_a_full_disk_leaves_no_half_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    with styled():
-        figure, _ = canvas()
-        save(figure, tmp_path / "figures", "f")
-        before = (tmp_path / "figures" / "f.png").read_bytes()
-        monkeypatch.setattr(os, "fsync", full)
-        with pytest.raises(ResultsError, match=r"f\.png could not be written \(No space left on device\)"):
-            save(figure, tmp_path / "figures", "f")
-    assert (tmp_path / "figures" / "f.png").read_bytes() == before
-    assert names(tmp_path / "figures") == ["f.png", "f.svg"]
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_a_device_that_is_really_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     opened = Path.open
@@ -85,42 +64,11 @@ def test_a_device_that_is_really_full(tmp_path: Path, monkeypatch: pytest.Monkey
     assert names(tmp_path) == []
 
 
-WRITER = """
-import os, sys, time
-from pathlib import Path
-from fedfairx.experiments.sweep.partial_files import write_whole
-def wait(_):
-    print("here", flush=True)
-    time.sleep(60)
-os.fsync = wait
-write_whole(Path(sys.argv[1]), "text")
-"""
-
-
-@pytest.mark.process
-def test_what_a_killed_run_left_is_cleared_away(tmp_path: Path):
-    folder = tmp_path / "results"
-    store = Store(folder, provenance()).open()
-    store.write(small_run(), outcome())
-    whole = names(folder)
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(folder / "late.parquet")], stdout=subprocess.PIPE
-    ) as writer:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == b"here\n"
-        remove_stale(folder)
-        assert len(names(folder)) == len(whole) + 1  # its writer lives
-        writer.send_signal(signal.SIGKILL)
-    assert len(names(folder)) == len(whole) + 1
-    assert Store(folder, provenance()).open().damaged == []
-    assert names(folder) == whole
-
-
 def test_another_machines_partial_files_are_left_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     theirs, old = tmp_path / ".a.0badcafe.1.partial", tmp_path / ".b.0badcafe.1.partial"
     for path in (theirs, old):
         path.write_text("")
-    before = time.time() - partial_files.STALE_SECONDS - 1
+    before = time.time() - STALE_SECONDS - 1
     os.utime(old, (before, before))
     remove_stale(tmp_path)
     assert names(tmp_path) == [theirs.name]
