@@ -41,6 +41,7 @@ from fedfairx.privacy import Budget
 from fedfairx.storage import open_log, transaction_log
 from fedfairx.storage import postgres as postgres_module
 from fedfairx.storage.api_keys import open_keys
+from fedfairx.storage.database import Known
 from fedfairx.storage.journal import Entry
 from fedfairx.storage.open_log import open_database
 from fedfairx.storage.schema import create_tables
@@ -780,6 +781,273 @@ def test_who_waits_too_long_changes_nothing(address: str, monkeypatch: pytest.Mo
             assert two.pending == 0
         two.decide()
         assert two.pending == 2
+
+
+# --- waiting for the write lock ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits looks all the time, and applies each step as soon as it is there."""
+    monkeypatch.setattr(postgres_module, "_PAUSE", 0.0)
+
+
+class Queue:
+    """Three processes: `one` had the write lock, `three` has it, and `two` waits for it.
+
+    do: what `one` does before it leaves.
+    """
+
+    def __init__(self, postgres: Any, address: str, **kind: Any) -> None:
+        self.ask = partial(
+            postgres.ask, "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        )
+        options = kind or {"actions": ["a", "b"]}
+        one = ffx.Agent.open(of_process(address, 1), name="a", shared=True, **options)
+        self.one, self.two, self.three = (
+            one,
+            *(ffx.Agent.open(of_process(address, number), name="a", shared=True) for number in (2, 3)),
+        )
+        self.log = self.two.journal.log
+        self.has_it, self.leave = threading.Event(), threading.Event()
+        self.errors: list[BaseException] = []
+
+    def __enter__(self) -> Queue:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.leave.set()
+        for thread in self.threads:
+            thread.join()
+        for agent in (self.one, self.two, self.three):
+            with suppress(OlderCopy):
+                agent.close()
+
+    def line_up(self, do: Any, then: Any) -> None:
+        """`then` is what `two` waits to do."""
+        self.threads = [threading.Thread(target=self.hold), threading.Thread(target=self.run, args=(then,))]
+        with self.one.transaction():
+            do()
+            for place, thread in enumerate(self.threads):
+                thread.start()
+                until(lambda: len(self.ask()) == place + 1)  # noqa: B023
+        assert self.has_it.wait(20.0)
+
+    def hold(self) -> None:
+        with self.three.transaction():
+            self.has_it.set()
+            self.leave.wait(20.0)
+
+    def run(self, then: Any) -> None:
+        try:
+            then()
+        except BaseException as error:
+            self.errors.append(error)
+
+    def end(self) -> None:
+        self.leave.set()
+        for thread in self.threads:
+            thread.join()
+
+    def same(self) -> None:
+        caught_up(self.one, self.two, self.three)
+        assert self.one.state() == self.two.state() == self.three.state()
+
+
+@pytest.mark.usefixtures("eager")
+def test_who_waits_applies_what_others_commit(
+    postgres: Any, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that little is left to be applied under the write lock."""
+    applied, real = list[bool](), Core.apply
+    with Queue(postgres, address) as queue:
+
+        def apply(core: Core, step: Any) -> None:
+            if core is queue.two._core:
+                applied.append(queue.leave.is_set())
+            real(core, step)
+
+        monkeypatch.setattr(Core, "apply", apply)
+        decision = queue.one.decide()
+        queue.line_up(lambda: queue.one.observe(decision, reward=1.0), lambda: queue.two.forget("no-1"))
+        until(lambda: len(applied) == 2)
+        queue.end()
+        assert applied == [False, False]
+        assert isinstance(queue.errors.pop(), UnknownDecision)
+        queue.two.decide()
+        queue.same()
+        assert queue.three.observed == 1
+        queue.two.verify()
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("kind", ["contexts", "actions", "slots", "features", "own data"])
+def test_threads_that_look_all_the_time_agree(
+    address: str, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Each applies whatever the others do while it waits, in any order."""
+    looks, real = list[int](), transaction_log.Log._follow
+
+    def follow(log: transaction_log.Log, ends: Any) -> None:
+        before = log.end
+        real(log, ends)
+        looks.append(log.end - before)
+
+    monkeypatch.setattr(transaction_log.Log, "_follow", follow)
+    settings = (KINDS | PRIVATE)[kind]
+    ffx.Agent.open(address, name="a", seed=3, **settings).close()
+    agents = [ffx.Agent.open(of_process(address, number), name="a", shared=True) for number in range(3)]
+    errors: list[BaseException] = []
+
+    def work(number: int) -> None:
+        agent, random = agents[number], np.random.default_rng(number)
+        several = "slots" in settings
+        try:
+            for turn in range(30):
+                rows = random.random((3, 2)) / 2
+                arms: Any = None if "actions" in settings else rows
+                if "schema" in settings:
+                    arms = [{"x": x, "y": y} for x, y in rows]
+                decision = agent.decide(arms)
+                reward: Any = {"rewards": [1.0, 0.0]} if several else {"reward": float(turn % 2)}
+                with suppress(AlreadyObserved):  # somebody may have rolled back
+                    agent.observe(decision.id, person=PERSONS[number], **reward)
+                if turn % 7 == 3:
+                    agent.delete_person(PERSONS[number])
+                if turn % 11 == 5 and "budget" in settings:
+                    with suppress(BudgetExhausted):
+                        agent.release()
+                if turn == 17 and number == 0 and "budget" not in settings:
+                    agent.roll_back(to=time.time() - 0.01)
+                if turn == 9 + number and "actions" in settings:
+                    agent.add_actions(f"new {number}")
+        except BaseException as error:
+            errors.append(error)
+            raise
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert sum(looks) > 0
+    caught_up(*agents)
+    assert agents[0].state() == agents[1].state() == agents[2].state()
+    agents[1].verify()
+    for agent in agents:
+        agent.close()
+
+
+@pytest.mark.usefixtures("eager")
+def test_what_is_seen_while_waiting_must_be_there_afterwards(postgres: Any, address: str) -> None:
+    """An older copy may have come in the meantime."""
+    with Queue(postgres, address) as queue:
+        queue.line_up(queue.one.decide, queue.two.decide)
+        until(lambda: queue.log.end == queue.one.journal.log.end)
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute("DELETE FROM decisions")
+        queue.end()
+        assert isinstance(queue.errors.pop(), OlderCopy)
+
+
+def test_who_waits_looks_at_no_older_copy(pair: tuple[ffx.Agent, ffx.Agent]) -> None:
+    """What is not known to follow what it knows is applied only once the lock has told."""
+    one, two = pair
+    one.decide()
+    caught_up(two)
+    database, seen = two.journal.log.database, list[Any]()
+    known = database.known
+    database._look("SELECT 7", seen.append)
+    assert seen == [[(7,)]]
+    database.known = Known("decisions WHERE seq = ?", (99,), 100)
+    database._look("SELECT 8", seen.append)
+    database.known = known
+    assert seen == [[(7,)]]
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("error", [KeyboardInterrupt, StateError, StorageUnavailable])
+def test_an_error_while_waiting_keeps_no_lock(
+    postgres: Any, address: str, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    with Queue(postgres, address) as queue:
+        real, two = transaction_log.Log._follow, queue.log
+
+        def follow(log: transaction_log.Log, ends: Any) -> None:
+            if log is two and queue.log.end < queue.one.journal.log.end:
+                monkeypatch.setattr(transaction_log.Log, "_follow", real)
+                raise error("while it waits")
+            real(log, ends)
+
+        monkeypatch.setattr(transaction_log.Log, "_follow", follow)
+        queue.line_up(queue.one.decide, queue.two.decide)
+        if error is StorageUnavailable:  # only the looking failed
+            queue.end()
+            assert not queue.errors
+        else:
+            until(lambda: queue.errors)
+            assert not queue.ask()  # it waits no longer
+            queue.end()
+            assert type(queue.errors.pop()) is error
+        queue.one.decide()
+        queue.two.decide()
+        queue.same()
+        assert queue.two.pending == 3 + (error is StorageUnavailable)
+
+
+@pytest.mark.usefixtures("eager")
+def test_a_connection_that_is_lost_while_it_looks(
+    postgres: Any, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of what was committed is applied: it begins again, from what is on disk."""
+    with Queue(postgres, address) as queue:
+        decisions, real, two = [queue.one.decide() for _ in range(4)], Core.apply, queue.two._core
+        caught_up(queue.two)
+
+        def apply(core: Core, step: Any) -> None:
+            real(core, step)
+            if core is two and queue.log.database._looking:
+                queue.log.database._follower.close()
+                raise StorageUnavailable("cut")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Core, "apply", apply)
+            queue.line_up(lambda: queue.one.observe_many(decisions, [1.0] * 4), queue.two.decide)
+            until(lambda: queue.log._stale)
+        queue.end()
+        assert not queue.errors
+        queue.same()
+        assert queue.two.observed == 4
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.long
+def test_who_gets_the_lock_while_it_looks_has_not_stopped(
+    postgres: Any, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it applies may take longer than the server waits for a session that asks nothing."""
+    limits = "SET idle_in_transaction_session_timeout = '1s'; SET lock_timeout = '20s'"
+    monkeypatch.setattr(transaction_log, "ASK_EVERY", 0.05)
+    monkeypatch.setattr(agent_module, "WORK", 1_000)  # one record in a step
+    with Queue(postgres, address, dimension=2) as queue:
+        monkeypatch.setattr(postgres_module, "_LIMITS", limits)
+        queue.log.database.execute(limits)
+        real, two = Core.apply, queue.two._core
+
+        def slow(core: Core, step: Any) -> None:
+            if core is two and queue.log.database._looking:
+                queue.leave.set()
+                time.sleep(0.2)
+            real(core, step)
+
+        monkeypatch.setattr(Core, "apply", slow)
+        learn = partial(queue.one.learn, np.ones((8, 2)), np.arange(8) / 8)
+        queue.line_up(learn, lambda: queue.two.decide(np.eye(2)))
+        queue.end()
+        assert not queue.errors
+        queue.same()
+        assert queue.two.observed == 8
 
 
 def test_time_with_the_write_lock_is_counted(postgres: Any, pair: tuple[ffx.Agent, ffx.Agent]) -> None:
