@@ -3,7 +3,8 @@
 Services, PostgreSQL (which flushes each commit to the disk) and `wrk` are on one machine. Two things bound a
 larger site: for how long a decision has the write lock, which one process has at a time, and how much CPU it
 takes every process to catch up with a step of another one. Both are measured with agents in one process, each
-with a log and connections of its own, as processes have them.
+with a log and connections of its own, as processes have them; then with processes that write all the time,
+and catch up while they wait for each other.
 
 With FEDFAIRX_BEFORE=PATH, the `src` folder of a checkout from before databases could be shared, a service
 that has its database alone is compared with that version.
@@ -19,9 +20,10 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +65,7 @@ def run(report: Report) -> None:
         cpu = together(report, server, folder)
         locked = under_the_lock(report, server)
         caught_up, caught_up_cpu = catching_up(report, server)
+        in_each_others_way(report, server)
         extrapolate(report, Costs(locked, caught_up, caught_up_cpu, cpu))
         before = os.environ.get("FEDFAIRX_BEFORE")
         if before is not None:
@@ -204,6 +207,38 @@ def catching_up(report: Report, server: Postgres) -> tuple[float, float]:
     return float(np.median(wall)), float(np.median(cpu))
 
 
+def in_each_others_way(report: Report, server: Postgres) -> None:
+    """Processes that do nothing but groups of `LARGE`."""
+    report.heading(f"Processes that write all the time, groups of {LARGE}")
+    seconds, turns = (2.0, 1) if report.quick else (6.0, 5)
+    for count in PROCESSES:
+        rates, held = [], []
+        for _ in range(turns):
+            with agents(server, 1) as (agent,), ProcessPoolExecutor(count, get_context("spawn")) as pool:
+                address = agent.journal.log.database._address
+                ends = time.time() + 3.0 + 2.0 * count + seconds  # all are open when they begin
+                each = list(pool.map(write, [address] * count, [ends - seconds] * count, [ends] * count))
+            written = sum(pairs for pairs, _ in each)
+            rates.append(written / seconds)
+            held.append(sum(locked for _, locked in each) / written)
+        report.time(f"under the lock, a decision and its reward, {count} processes", Timed(np.array(held)))
+        report.add(f"decisions a second, and as many rewards, {count} processes", np.median(rates), "1/s")
+
+
+def write(address: str, begins: float, ends: float) -> tuple[int, float]:
+    """Write until the time ends: how many decisions, and for how many seconds under the lock."""
+    x, count = np.array(CONTEXTS), 0
+    with ffx.Agent.open(address, name="shop", shared=True) as agent:
+        database = agent.journal.log.database
+        steps(agent, x, LARGE)
+        time.sleep(begins - time.time())
+        held = database.held
+        while time.time() < ends:
+            steps(agent, x, LARGE)
+            count += LARGE
+        return count, database.held - held
+
+
 def extrapolate(report: Report, costs: Costs) -> None:
     """What more machines could do, each with one service, in groups of `LARGE`, if PostgreSQL keeps up."""
     title = "Extrapolated: decisions a second, and as many rewards"
@@ -211,9 +246,11 @@ def extrapolate(report: Report, costs: Costs) -> None:
     trips = 2 * TRIPS * ROUND_TRIP / 1e3 / LARGE  # of a decision and its reward
     for machines in MACHINES:
         others = machines - 1
-        by_lock = 1 / (costs.locked + trips + others * costs.caught_up)
+        under, waiting = (1 / (costs.locked + trips + others * left * costs.caught_up) for left in (1, 0))
         by_cpu = machines / (costs.cpu + others * costs.caught_up_cpu)
-        report.add(f"{machines} machines, by the write lock", by_lock, "1/s", note="extrapolated")
+        name = f"{machines} machines, by the write lock"
+        report.add(f"{name}, if others' steps are applied under it", under, "1/s", note="extrapolated")
+        report.add(f"{name}, if they are while it is waited for", waiting, "1/s", note="extrapolated")
         report.add(f"{machines} machines, by the CPU of services", by_cpu, "1/s", note="extrapolated")
 
 
