@@ -134,6 +134,24 @@ def test_a_key_gives_the_same_answer_everywhere(address: str) -> None:
         assert one.app_service.default.agent.pending == 3  # type: ignore[attr-defined]
 
 
+def test_a_key_that_two_get_at_once_gives_one_decision(postgres: Any, address: str) -> None:
+    """Both wait for the write lock before either has made it."""
+    headers, queue = (
+        {"idempotency-key": "k"},
+        "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted",
+    )
+    with replicas(address, 3, dimension=3) as (one, two, three), ThreadPoolExecutor(2) as pool:
+        with three.app_service.log.transaction:  # type: ignore[attr-defined]
+            waiting = [
+                pool.submit(each.post, "/v1/decisions", json=BODY, headers=headers) for each in (one, two)
+            ]
+            until(lambda: len(postgres.ask(queue)) == 2)
+        made, again = (asked(each.result(), 201) for each in waiting)
+        assert made == again
+        catch_up(three)
+        assert three.app_service.default.agent.pending == 1  # type: ignore[attr-defined]
+
+
 def test_a_reward_is_replaced_and_a_person_deleted_everywhere(address: str) -> None:
     with replicas(address, dimension=3) as (one, two):
         made = [asked(one.post("/v1/decisions", json=BODY), 201)["decision_id"] for _ in range(4)]
