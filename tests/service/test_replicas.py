@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import re
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -24,6 +26,7 @@ from fedfairx.service.metrics import over_processes
 from fedfairx.service.settings import load
 from fedfairx.storage import leases
 from fedfairx.storage import postgres as postgres_module
+from fedfairx.storage.agents import read_served, store_served
 from fedfairx.storage.api_keys import open_keys
 from in_process_client import InProcessClient
 from member_service import founded, member_of, rounds, sync
@@ -32,6 +35,8 @@ from service_helpers import CONTEXTS, metrics_of, until
 BODY = {"contexts": CONTEXTS}
 SHOP: dict[str, Any] = {"dimension": 3}
 NEWS: dict[str, Any] = {"actions": ["ann", "ben"]}
+#: Who waits for the write lock.
+WAITING = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
 
 
 @pytest.fixture
@@ -92,13 +97,12 @@ def test_decisions_and_rewards_go_to_any_of_them(address: str) -> None:
 def test_requests_join_a_group_that_waits_for_the_write_lock(postgres: Any, address: str) -> None:
     """The one that is refused among them, too, gets its own answer."""
     bodies = [BODY, BODY | {"contexts": CONTEXTS[:2]}, {"actions": ["nobody"]}, BODY]
-    queue = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
     with replicas(address, dimension=3) as (one, two), ThreadPoolExecutor(len(bodies)) as pool:
         service = two.app_service  # type: ignore[attr-defined]
         groups = service.metrics.groups
         with one.app_service.log.transaction:  # type: ignore[attr-defined]
             waiting = [pool.submit(two.post, "/v1/decisions", json=bodies[0])]
-            until(lambda: postgres.ask(queue))
+            until(lambda: postgres.ask(WAITING))
             waiting += [pool.submit(two.post, "/v1/decisions", json=body) for body in bodies[1:]]
             until(lambda: service.write_queue.waiting == 2)  # the wrong one is refused before
         answers = [each.result().status_code for each in waiting]
@@ -136,16 +140,13 @@ def test_a_key_gives_the_same_answer_everywhere(address: str) -> None:
 
 def test_a_key_that_two_get_at_once_gives_one_decision(postgres: Any, address: str) -> None:
     """Both wait for the write lock before either has made it."""
-    headers, queue = (
-        {"idempotency-key": "k"},
-        "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted",
-    )
+    headers = {"idempotency-key": "k"}
     with replicas(address, 3, dimension=3) as (one, two, three), ThreadPoolExecutor(2) as pool:
         with three.app_service.log.transaction:  # type: ignore[attr-defined]
             waiting = [
                 pool.submit(each.post, "/v1/decisions", json=BODY, headers=headers) for each in (one, two)
             ]
-            until(lambda: len(postgres.ask(queue)) == 2)
+            until(lambda: len(postgres.ask(WAITING)) == 2)
         made, again = (asked(each.result(), 201) for each in waiting)
         assert made == again
         catch_up(three)
@@ -246,24 +247,88 @@ def test_other_settings_than_another_process_gave_are_refused(address: str) -> N
             assert asked(client.get("/v1/agents/shop"), 200)["settings"]["dimension"] == 3
 
 
-def test_of_two_who_make_it_at_once_one_is_refused(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process makes the agent after this one has looked."""
+def before(monkeypatch: pytest.MonkeyPatch, client: Any, method: str, act: Any) -> None:
+    """Let something happen before a process next calls a method of its agents."""
+    agents = client.app_service.agents
+    real = getattr(agents, method)
+
+    async def overtaken(*given: Any, **more: Any) -> Any:
+        monkeypatch.setattr(agents, method, real)
+        await asyncio.to_thread(act)
+        return await real(*given, **more)
+
+    monkeypatch.setattr(agents, method, overtaken)
+
+
+@pytest.mark.parametrize("method", ["_make_room", "_open_now"])
+@pytest.mark.parametrize("cut_off", [False, True])
+def test_of_two_who_make_it_at_once_one_is_refused(
+    address: str, monkeypatch: pytest.MonkeyPatch, method: str, cut_off: bool
+) -> None:
+    """Another process makes the agent after this one has looked, or has stored its settings.
+
+    cut_off: whether settings are there already, of a request that was cut off before the agent was made.
+    """
     with replicas(address) as (one, two):
-        agents = two.app_service.agents  # type: ignore[attr-defined]
-        real = agents._look
+        if cut_off:
+            with one.app_service.log.transaction as log:  # type: ignore[attr-defined]
+                store_served(log, "shop", SHOP | {"window": 9.0})
+        before(monkeypatch, two, method, lambda: asked(one.put("/v1/agents/shop", json=SHOP), 200))
+        answer = two.put("/v1/agents/shop", json={"dimension": 4})
+        assert answer.status_code == (409 if method == "_make_room" else 422)
+        assert re.search("dimension must be (what the agent has|the stored one), 3, got ", answer.text)
+        later = asked(two.put("/v1/agents/shop", json={"dimension": 4}), 409)
+        assert "dimension must be what the agent has, 3, got 4" in later["detail"]
+        for client in (one, two):
+            catch_up(client)
+            asked(client.post("/v1/agents/shop/decisions", json=BODY), 201)
+    with replicas(f"{address}&connect_timeout=9", 1) as (three,):  # the settings are those of the agent
+        asked(three.post("/v1/agents/shop/decisions", json=BODY), 201)
 
-        async def look() -> None:
-            await real()
-            monkeypatch.setattr(agents, "_look", real)
-            assert one.put("/v1/agents/shop", json=SHOP).status_code == 200
 
-        monkeypatch.setattr(agents, "_look", look)
-        answer = asked(two.put("/v1/agents/shop", json={"dimension": 4}), 422)
-        assert "another process has just changed it" in answer["detail"]
-        assert (
-            "dimension must be what the agent has" in two.put("/v1/agents/shop", json={"dimension": 4}).text
-        )
-        asked(two.post("/v1/agents/shop/decisions", json=BODY), 201)
+def test_what_another_stores_while_an_agent_is_made_is_not_kept(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The settings that are stored are those that the agent has."""
+    with replicas(address) as (one, two):
+        real = two.app_service.agents._open_now  # type: ignore[attr-defined]
+
+        def overtake() -> None:
+            before(monkeypatch, two, "_open_now", lambda: opened.wait(30))
+            pool.submit(lambda: answers.append(two.put("/v1/agents/shop", json={"dimension": 4})))
+            until(lambda: two.app_service.agents._open_now is not real and stored(two) == 4)  # type: ignore[attr-defined]
+
+        def stored(client: Any) -> int:
+            row = read_served(client.app_service.log).get("shop")
+            return 0 if row is None or row.settings is None else int(row.settings["dimension"])
+
+        opened, answers = threading.Event(), list[Any]()
+        with ThreadPoolExecutor(1) as pool:
+            before(monkeypatch, one, "_open_now", overtake)
+            asked(one.put("/v1/agents/shop", json=SHOP), 200)
+            opened.set()
+        assert "dimension must be the stored one, 3, got dimension=4" in asked(answers[0], 422)["detail"]
+        assert stored(one) == 3
+    with replicas(f"{address}&connect_timeout=9", 1) as (three,):
+        asked(three.post("/v1/agents/shop/decisions", json=BODY), 201)
+
+
+def test_those_that_change_an_agent_at_once_are_both_heard(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The later one looks again, as if it had come later."""
+    with replicas(address) as (one, two):
+        before(monkeypatch, two, "_make_room", lambda: asked(one.put("/v1/agents/shop", json=SHOP), 200))
+        asked(two.put("/v1/agents/shop", json=SHOP), 200)
+        put = lambda window: one.put("/v1/agents/shop", json=SHOP | {"window": window})  # noqa: E731
+        before(monkeypatch, two, "_run_with", lambda: asked(put(60.0), 200))
+        asked(two.put("/v1/agents/shop", json=SHOP | {"window": 70.0}), 200)
+        before(monkeypatch, two, "_set_archived", lambda: asked(one.delete("/v1/agents/shop"), 204))
+        asked(two.delete("/v1/agents/shop"), 204)
+        for client in (one, two):
+            catch_up(client)
+            assert agents_of(client) == {"shop": "archived"}
+            assert asked(client.get("/v1/agents/shop"), 200)["settings"]["window"] == 70.0
 
 
 def test_those_that_start_at_once_make_one_agent(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -444,6 +509,20 @@ def test_one_of_them_expires_decisions_until_it_stops(address: str) -> None:
             until(lambda: holders([two]) == [two], seconds=1.0)  # at once: the duty was given up
             asked(two.post("/v1/decisions", json=BODY), 201)
             until(lambda: asked(two.get("/v1/model"), 200)["pending"] == 0)
+
+
+def test_of_two_that_look_at_once_one_has_the_duty(
+    postgres: Any, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both wait for the write lock before either has taken it."""
+    monkeypatch.setattr(service_module, "TICK", 1_000.0)
+    with replicas(address, 3, dimension=3, window=60.0) as (one, two, three), ThreadPoolExecutor(2) as pool:
+        with three.app_service.log.transaction:  # type: ignore[attr-defined]
+            waiting = [pool.submit(catch_up, each) for each in (one, two)]
+            until(lambda: len(postgres.ask(WAITING)) == 2)
+        for each in waiting:
+            each.result()
+        assert len(holders([one, two])) == 1
 
 
 @pytest.mark.usefixtures("soon")

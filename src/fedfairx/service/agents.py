@@ -10,7 +10,7 @@ import asyncio
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -32,6 +32,10 @@ from fedfairx.storage.transaction_log import Log
 PATIENCE = 1.0  # seconds for which a request waits until another agent is no longer in use
 PAUSE = 0.005  # seconds from one look to the next
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"  # of an agent that a request makes
+
+
+class _Overtaken(InvalidInput):
+    """Another process has changed what is kept of an agent."""
 
 
 class Agents:
@@ -243,8 +247,17 @@ class Agents:
     def _store(self, log: Log, name: str, settings: dict[str, Any] | None, *, archived: bool = False) -> None:
         """Inside a transaction: store what is kept of an agent, unless another process was faster."""
         if self._settings.replica and not is_served(log, name, self.rows.get(name)):
-            raise InvalidInput("agent must be as it was: another process has just changed it; try again")
+            raise _Overtaken("agent must be as it was: another process has just changed it")
         store_served(log, name, settings, archived=archived)
+
+    async def _change(self, change: Callable[[], Awaitable[None]]) -> None:
+        """Change what is kept of an agent, from what it is now: again if another process was faster."""
+        async with self._changing:
+            while True:
+                await self._look()
+                with suppress(_Overtaken):
+                    await change()
+                    return
 
     # --- making and archiving ------------------------------------------------------------------------
 
@@ -260,24 +273,27 @@ class Agents:
         require(bool(is_name), "agent", rule, f"{len(name)} characters")
         if name not in self.rows:
             await self._compile(name, self._asked(name, values))
-        async with self._changing:
-            await self._look()
-            row = self.rows.get(name)
-            if row is not None and row.made:
-                row = await self._run_with(name, row, values)
-                if row.archived:
-                    await self._set_archived(name, row, archived=False)
-                return
-            self._asked(name, values)
-            await self._make_room()
-            await self._write_queue.do(self._log, lambda log: self._store(log, name, values))
-            self.rows[name] = ServedRow(values, made=False)
-            try:
-                await self._open_now(name)
-            except (InvalidInput, PrivacyError):
-                await self._write_queue.do(self._log, lambda log: forget_served(log, name))
-                del self.rows[name]
-                raise
+        await self._change(lambda: self._make(name, values))
+
+    async def _make(self, name: str, values: dict[str, Any]) -> None:
+        row = self.rows.get(name)
+        if row is not None and row.made:
+            row = await self._run_with(name, row, values)
+            if row.archived:
+                await self._set_archived(name, row, archived=False)
+            return
+        self._asked(name, values)
+        await self._make_room()
+        await self._write_queue.do(self._log, lambda log: self._store(log, name, values))
+        self.rows[name] = ServedRow(values, made=False)
+        try:
+            await self._open_now(name)
+        except (InvalidInput, PrivacyError):
+            await self._write_queue.do(self._log, lambda log: forget_served(log, name))
+            del self.rows[name]
+            raise
+        if self._settings.replica:  # another process may have stored others before the agent was there
+            await self._write_queue.do(self._log, lambda log: store_served(log, name, values))
 
     def _asked(self, name: str, values: dict[str, Any]) -> Settings:
         """The settings of a new agent."""
@@ -311,14 +327,15 @@ class Agents:
 
     async def archive(self, name: str) -> None:
         """Archive an agent: it makes no more decisions, and can still be read and get rewards."""
-        async with self._changing:
-            await self._look()
-            row = self.row(name)
-            if name == self._own:
-                text = "The service's own settings name it: stop the service, or leave them out."
-                raise ProblemError("agent-exists", text)
-            if not row.archived:
-                await self._set_archived(name, row, archived=True)
+        await self._change(lambda: self._archive(name))
+
+    async def _archive(self, name: str) -> None:
+        row = self.row(name)
+        if name == self._own:
+            text = "The service's own settings name it: stop the service, or leave them out."
+            raise ProblemError("agent-exists", text)
+        if not row.archived:
+            await self._set_archived(name, row, archived=True)
 
     async def _set_archived(self, name: str, row: ServedRow, *, archived: bool) -> None:
         await self._write_queue.do(

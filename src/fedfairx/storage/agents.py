@@ -147,13 +147,14 @@ def read_served(log: Log) -> dict[str, ServedRow]:
 
 def is_served(log: Log, name: str, row: ServedRow | None) -> bool:
     """Inside a transaction: whether this is still what a service keeps of an agent; None for nothing."""
+    made = bool(log.database.execute("SELECT 1 FROM agents WHERE name = ?", (name,)))
     question = "SELECT settings, archived FROM served_agents WHERE name = ?"
     rows = log.database.execute(question, (name,))
-    if not rows:
-        return row is None or (row.settings is None and row.archived is None)
-    settings, archived = rows[0]
-    there = None if settings is None else json.loads(settings), archived is not None
-    return row is not None and there == (row.settings, row.archived is not None)
+    if row is None:
+        return not made and not rows
+    settings, archived = rows[0] if rows else (None, None)
+    there = None if settings is None else json.loads(settings), archived is not None, made
+    return there == (row.settings, row.archived is not None, row.made)
 
 
 def store_served(log: Log, name: str, settings: dict[str, Any] | None, *, archived: bool = False) -> None:
