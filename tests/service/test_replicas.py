@@ -699,6 +699,14 @@ def test_a_lost_commit_is_said_to_be_unknown(address: str, monkeypatch: pytest.M
         assert one.app_service.default.agent.pending == 1  # type: ignore[attr-defined]
 
 
+def test_the_server_ends_who_stands_still_with_the_write_lock(address: str) -> None:
+    """Tests have shorter limits: these are the ones that users have."""
+    names = ("idle_in_transaction_session_timeout", "lock_timeout", "synchronous_commit")
+    with replicas(address, 1, dimension=3) as (one,):
+        ask = one.app_service.log.database.execute  # type: ignore[attr-defined]
+        assert [ask(f"SHOW {name}") for name in names] == [[("10s",)], [("15s",)], [("on",)]]
+
+
 def test_what_is_rewritten_while_one_fails_is_noticed(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads the log again, and does not catch up."""
     with replicas(address, dimension=3) as (one, two):
