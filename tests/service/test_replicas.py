@@ -7,10 +7,12 @@ import math
 import os
 import re
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ import pytest
 from fedfairx.errors import InvalidInput, StorageUnavailable, TransportUnavailable
 from fedfairx.federation.roster.rounds import Rounds
 from fedfairx.service import agents as agents_module
-from fedfairx.service import auth, federation
+from fedfairx.service import auth, federation, served_agent
 from fedfairx.service import service as service_module
 from fedfairx.service.app import make_app
 from fedfairx.service.factory import open_service
@@ -543,6 +545,23 @@ def test_two_that_have_a_duty_do_what_is_due_once(address: str) -> None:
             catch_up(client)
         assert services[0].default.agent.state() == services[1].default.agent.state()
         services[0].default.agent.verify()
+
+
+def test_what_is_due_is_due_by_the_clock_of_the_server(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clocks of two machines may differ: this one is a day ahead."""
+    ahead = SimpleNamespace(time=lambda: time.time() + 86_400.0, monotonic=time.monotonic)
+    for module in (service_module, served_agent):
+        monkeypatch.setattr(module, "time", ahead)
+    with replicas(address, 1, dimension=3, window=3_600.0) as (one,):
+        service = one.app_service  # type: ignore[attr-defined]
+        asked(one.post("/v1/decisions", json=BODY), 201)
+        made = asked(one.post("/v1/decisions", json=BODY), 201)
+        asked(one.put(f"/v1/decisions/{made['decision_id']}/reward", json={"reward": 1.0}), 204)
+        one.portal.call(service.drop_older, 3_600.0)
+        one.portal.call(service.default.expire)
+        assert service.default.has_duty
+        assert service.default.agent.pending == 1
+        assert service.default.journal.amendments().dropped.dropped == 0
 
 
 @pytest.mark.usefixtures("soon")

@@ -78,10 +78,12 @@ class Service:
         for name in [name for name, row in self.agents.rows.items() if row.made]:
             with suppress(Exception):  # the storage is unavailable: requests will say so
                 async with self.agents.using(name) as served:
-                    if self.leases is not None:  # it may have been opened just now
-                        await self.catch_up()
+                    now = time.time()
+                    if self.leases is not None:
+                        await self.catch_up()  # with the duties of an agent that was opened just now
+                        now = self.log.time / 1e6  # of the server
                     if served.has_duty:
-                        await served.drop_contexts(time.time() - seconds)
+                        await served.drop_contexts(now - seconds)
 
     async def close(self) -> None:
         """Finish waiting tasks, and close the agents and the log."""
