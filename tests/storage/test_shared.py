@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -1201,6 +1202,26 @@ def test_an_older_copy_ends_it(postgres: Any, address: str) -> None:
     for agent in (one, two):
         with suppress(OlderCopy):
             agent.close()
+
+
+def test_two_may_mark_an_older_copy_at_once(postgres: Any, address: str) -> None:
+    """The copy of a private agent, so that it stays closed."""
+    agent = ffx.Agent.open(of_process(address, 1), name="a", shared=True, **PRIVATE["own data"])
+    agent.decide(np.ones((2, 2)) / 2)
+    waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    with psycopg.connect(address) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("DELETE FROM decisions")
+        other.commit()
+        other.execute(postgres_module._WAIT)
+        other.execute("CREATE TABLE older_copy (mark TEXT)")
+        noticed = pool.submit(agent.journal.log.database.check_known)
+        until(lambda: postgres.ask(waiting))
+        other.commit()
+        assert isinstance(noticed.exception(), OlderCopy)
+    with suppress(OlderCopy):
+        agent.close()
+    with pytest.raises(OlderCopy):
+        ffx.Agent.open(of_process(address, 2), shared=True)
 
 
 def test_a_step_uses_the_time_of_the_server(address: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -201,8 +201,10 @@ class PostgresDatabase:
         if connection.execute("SELECT 1 FROM agents WHERE secret IS NOT NULL").fetchone():
             prefix = connection.execute("SELECT prefix FROM id_prefixes ORDER BY id DESC LIMIT 1").fetchone()
             mark = {"life": prefix[0] if prefix else "", "end": last.end}
-            connection.execute("DROP TABLE IF EXISTS older_copy; CREATE TABLE older_copy (mark TEXT)")
-            connection.execute("INSERT INTO older_copy VALUES (%s)", (json.dumps(mark),))
+            with connection.transaction():
+                connection.execute(_WAIT)  # another process may have just noticed the same
+                connection.execute("DROP TABLE IF EXISTS older_copy; CREATE TABLE older_copy (mark TEXT)")
+                connection.execute("INSERT INTO older_copy VALUES (%s)", (json.dumps(mark),))
             remedy = (
                 "It holds a private agent, which must not go on from it, since its messages are out: restore "
                 "a later copy"
