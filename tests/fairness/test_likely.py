@@ -257,7 +257,7 @@ def test_before_the_first_reward_nobody_is_judged() -> None:
     log = [Logged([0.9, 0.1], 0, [0, 1], ["a", "b"]) for _ in range(50)]
     table = ffx.exposure(log, posterior=(np.zeros(2), 1e-6 * np.eye(2)))
     assert {row.likely.verdict for row in table.actions if row.likely} == {UNKNOWN}
-    assert "no reward has come" in table.summary()
+    assert "rests on no reward yet" in table.summary()
 
 
 def test_who_left_is_marked() -> None:
@@ -308,6 +308,8 @@ def test_the_summary_counts_everybody() -> None:
     changing = ffx.exposure(log, posterior=(np.zeros(2), np.eye(2)), changing=True)
     assert changing.summary().startswith("Nobody is judged: merit")
     assert ffx.exposure([]).summary() == "Nothing is known: no decision has shown an action."
+    assert table.claims()[0].startswith('"Estimated" is')  # the intervals that a table shows come first
+    assert any("all certain intervals of actions" in claim for claim in table.claims())
     claims = " ".join(table.claims())
     assert "at most 5 % are wrong on average" in claims
     assert "can't see that the model is wrong" in claims

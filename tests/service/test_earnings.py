@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +14,10 @@ import pytest
 from fedfairx.evaluation.lift import LiftSoFar
 from fedfairx.service import earnings, exposure_cache
 from fedfairx.service.earnings import mean_reward
+from fedfairx.service.settings import place_of
+from fedfairx.storage.api_keys import open_keys
 from fedfairx.storage.records import StoredSlot
-from service_helpers import CONTEXTS, asking
+from service_helpers import CONTEXTS, asking, settings_for
 
 SHARE = 0.3
 
@@ -90,7 +91,7 @@ def test_the_lift_is_shown_by_whole_batches(place: str) -> None:
         assert f"\n{mean}\n" in metrics
         page = client.get("/").text
         assert lift["statement"] in page
-        assert re.search(rf"Mean reward</dt><dd>{found['mean_reward']:.3g}<small>of 200", page)
+        assert f"Mean reward</dt><dd>{np.mean(given):.3g}<small>of 230" in page  # an admin sees all rewards
 
 
 @pytest.mark.long
@@ -176,3 +177,15 @@ def test_the_reward_of_slots_is_their_mean() -> None:
     assert mean_reward(SimpleNamespace(slots=slots, reward=1.5)) == 0.75  # type: ignore[arg-type]
     assert mean_reward(SimpleNamespace(slots=slots[1:2], reward=None)) is None  # type: ignore[arg-type]
     assert mean_reward(SimpleNamespace(slots=[], reward=0.25)) == 0.25  # type: ignore[arg-type]
+
+
+def test_an_admin_sees_the_mean_of_all_rewards_and_a_reader_that_of_whole_batches(place: str) -> None:
+    with open_keys(place_of(settings_for(place))) as keys:
+        roles = {role: {"authorization": f"Bearer {keys.add(role, role)}"} for role in ("reader", "admin")}
+    with asking(place) as client:
+        client.headers = roles["admin"]
+        given = reward(client, made(client, 30), np.random.default_rng(6))
+        mean = f"Mean reward</dt><dd>{np.mean(given):.3g}<small>of 30</small>"
+        assert mean in client.get("/").text
+        page = client.get("/", headers=roles["reader"]).text
+        assert "Mean reward</dt><dd>–<small>after 100 rewards</small>" in page

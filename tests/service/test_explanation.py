@@ -193,7 +193,8 @@ def test_numbers_in_the_sentence_are_those_of_shares_computed_again(rule: str, p
                 assert part["change"] == pytest.approx(change, abs=1e-7)
             largest = max(one["features"], key=lambda part: abs(np.log1p(part["change"])))
             value = largest["value"]
-            name = f"{largest['feature']} {'' if isinstance(value, str) else 'of '}{written(value)}"
+            said = rf"\({written(value)}\)" if isinstance(value, str) else f"of {written(value)}"
+            name = f"{largest['feature']} {said}"
             ratio = one["share"] * len(policy) - 1
             assert one["sentence"].casefold().startswith(percent(one["share"]))
             assert ("about average" in one["sentence"]) == (abs(ratio) <= 0.1)

@@ -33,7 +33,7 @@ def test_it_can_be_read_to_a_courier() -> None:
         "12 % of this decision: about average. "
         "Its rating of 4.8 (1.7 more than the others) raised it by a third, "
         "its distance of 7.4 (2.4 more than the others) lowered it by a fifth; "
-        "little is known yet about its vehicle van, which raised it by 5 %."
+        "little is known yet about its vehicle (van), which raised it by 5 %."
     )
 
 
@@ -110,7 +110,8 @@ def test_merit_and_rewards_of_any_scale_where_shares_are_hidden() -> None:
         (0.949, "raised it by 95 %"),
         (1.0, "doubled it"),
         (1.6, "made it 2.6 times as large"),
-        (1999.0, "made it 2 000 times as large"),
+        (998.0, "made it 999 times as large"),
+        (1999.0, "made it more than 1 000 times as large"),
         (-0.999, "lowered it by more than 99 %"),
     ],
 )

@@ -74,7 +74,8 @@ class Change:
                 f"{number(self.rewards)} rewards fit a model that never changes: the evidence against it "
                 f"{most} : 1, and {1 / ERROR:g} : 1 would be an alarm."
             )
-        odds = f"{number(self.evidence)} : 1" if self.evidence < _SHOWN else f"more than {_SHOWN:.0e} : 1"
+        beyond = f"more than {_SHOWN:,.0f}".replace(",", " ")
+        odds = f"{number(self.evidence) if self.evidence < _SHOWN else beyond} : 1"
         return (
             f"Rewards contradict a model that never changes, by {odds}: those after the first "
             f"{number(self.before)} differ most from those before. Either merit has changed, or rewards are "

@@ -28,7 +28,7 @@ from fedfairx.fairness.forecast import Forecast, ShownSoFar
 from fedfairx.fairness.likely import Likely, SharesSoFar
 from fedfairx.fairness.totals import Sets, Tally
 from fedfairx.util.arrays import Array
-from fedfairx.util.formatting import counted, html_table, text_table
+from fedfairx.util.formatting import html_table, number, text_table
 
 # Of the error: one half is for entitlements, and a quarter each for shown shares of actions and of groups.
 _MERIT_SHARE = 0.5
@@ -72,8 +72,9 @@ class Exposure:
             shown = "share of the weights of all slots, in decisions in which the action was available"
             chances = "expected weights"
         due = ", as far as slots allow: no action can have more than the first slot" if self.several else ""
+        certain = "" if self.over_time is None else "certain "
         shares = (
-            f"With probability at least {100 * (1 - self.error):g} %, all intervals of all actions and "
+            f"With probability at least {100 * (1 - self.error):g} %, all {certain}intervals of actions and "
             "groups hold at all times at once: you may read the table every day and stop at will.",
             f'"Shown" is the {shown}. Its interval covers the '
             f"mean of the {chances} that it really had, whatever the recorded policies are.",
@@ -86,6 +87,7 @@ class Exposure:
             )
         model = "of each action have a constant mean" if self.featureless else "are linear in the features"
         return (
+            *self._estimates(),
             *shares,
             f'"Entitled" is the share in proportion to true merit{due}, averaged over the same decisions. '
             "Its interval holds for every parameter that the rewards so far leave possible, if rewards "
@@ -93,7 +95,6 @@ class Exposure:
             f'"Within" means surely between {100 * least:.0f} and {100 / least:.0f} % of the entitlement; '
             '"below" and "above" mean surely less and surely more than it; "too little data" means none of '
             "these is sure.",
-            *self._estimates(),
         )
 
     def _estimates(self) -> tuple[str, ...]:
@@ -128,15 +129,15 @@ class Exposure:
         if not counts:
             return "Nobody is judged: there is no model of the rewards."
         if not self.learnt:
-            return "Nobody is known to be below: no reward has come, so nothing is known of merit."
-        who = counted(len(self.actions), "action")
+            return "Nobody is known to be below: this rests on no reward yet, so nothing is known of merit."
+        who = _many(len(self.actions), "action")
         if self.groups:
-            who += f" and {counted(len(self.groups), 'group')}"
+            who += f" and {_many(len(self.groups), 'group')}"
         words = (likely.BELOW, likely.ABOVE, likely.IN_LINE, likely.UNKNOWN)
         gone = [row.likely.verdict for row in rows if row.left and row.likely is not None]
         left = Counter(each for each in gone if each in (likely.BELOW, likely.ABOVE))
         parts = [
-            f"{counts[each]} {_be(counts[each])} {each}{_of_whom(counts[each], left[each])}"
+            f"{number(counts[each])} {_be(counts[each])} {each}{_of_whom(counts[each], left[each])}"
             for each in words
             if counts[each]
         ]
@@ -454,15 +455,20 @@ def _ends(share: Share) -> str:
     return f"{percent(share.low)} and {percent(share.high)}"
 
 
-def _be(number: int) -> str:
-    return "is" if number == 1 else "are"
+def _many(count: int, what: str) -> str:
+    """ "1 action", "1 000 actions"."""
+    return f"{number(count)} {what}{'' if count == 1 else 's'}"
 
 
-def _of_whom(number: int, left: int) -> str:
+def _be(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _of_whom(count: int, left: int) -> str:
     """How many of them have left, if any has."""
     if not left:
         return ""
-    who = "it" if number == 1 else "all" if left == number else f"{left} of them"
+    who = "it" if count == 1 else "all" if left == count else f"{number(left)} of them"
     return f" ({who} {'has' if left == 1 else 'have'} left)"
 
 

@@ -116,6 +116,7 @@ class ExposureCache:
         self._logged = _Logged()
         self._lift: LiftReader | None = None
         self.results: tuple[Change, Earnings] | None = None  # None before the log was read
+        self.latest = Earnings()  # of all rewards when it was read, for admins
         self._arrivals: Arrivals | None = None
         self._change_read, self._arrivals_read = _Reading(self._read_change), _Reading(self._read_arrivals)
         self._publishing = threading.Lock()
@@ -221,6 +222,7 @@ class ExposureCache:
         many = agent.dimension > MOST_FEATURES and not agent.actions
         needed = 0 if many else batch_of(agent.dimension)
         change = replace(exact, evidence=float(f"{exact.evidence:.3g}"), needed=needed)
+        self.latest = Earnings.of(*published.latest(agent.dimension), self._lift)
         self.results = change, Earnings.of(published.total, published.count, self._lift)
 
     def _read_arrivals(self) -> None:

@@ -17,7 +17,7 @@ from fedfairx.core.agent_kernels import LARGEST
 from fedfairx.fairness import Draws, Exposure, Row, Share
 from fedfairx.fairness.change_test import ChangeTest
 from fedfairx.fairness.credible import OverTime
-from fedfairx.storage.journal import Journal
+from fedfairx.storage.journal import NOW, Journal
 from fedfairx.storage.queries import records, reward_numbers
 from fedfairx.util.arrays import Array
 
@@ -84,6 +84,14 @@ class Published:
                 self.total += float(rewards[sound].sum())
             self.end = self._next = end
         self.sums = sums
+
+    def latest(self, dimension: int) -> tuple[float, int]:
+        """The sum and the number of all rewards by now. Both change with each reward: for admins alone."""
+        total, count = self.total, self.count
+        for _, _, rewards in records(self._journal, dimension, first=self._next, end=NOW):
+            sound = np.abs(rewards) <= LARGEST
+            total, count = total + float(rewards[sound].sum()), count + int(sound.sum())
+        return total, count
 
 
 def coarse(table: Exposure) -> Exposure:

@@ -10,6 +10,7 @@ from fedfairx.service.schemas import FeatureExplained
 LEAST = 0.02  # a part that changes a share by less is not mentioned
 NAMED = 3  # features in a sentence
 UNKNOWN = 2  # features of which little is known
+MOST_TIMES = 1_000  # a larger change is only said to be larger
 ABOUT = 0.1  # a share this near to the average is about average
 EXPECTED = "expected reward"  # what actions without features differ in
 _WORDS = {10: "a tenth", 20: "a fifth", 25: "a quarter", 33: "a third", 50: "a half"}
@@ -71,7 +72,9 @@ def percent(share: float) -> str:
 def changed(change: float, what: str = "it") -> str:
     """In words, such as: raised it by a third."""
     if change >= 0.95:
-        times = f"{1 + change:.2g}" if change < 9 else f"{1 + change:,.0f}".replace(",", _SPACE)
+        if change >= MOST_TIMES:
+            return f"made {what} more than {written(float(MOST_TIMES), 3)} times as large"
+        times = f"{1 + change:.2g}" if change < 9 else f"{1 + change:.0f}"
         return f"doubled {what}" if times == "2" else f"made {what} {times} times as large"
     if change <= -0.995:
         return f"lowered {what} by more than {percent(0.99)}"
@@ -125,14 +128,14 @@ def _size(each: FeatureExplained, unit: str) -> float:
 
 
 def _value(each: FeatureExplained) -> str:
-    """rating of 4.8, vehicle van or fragile (no)."""
+    """rating of 4.8, vehicle (van) or fragile (no)."""
     if isinstance(each.value, float) and each.feature == EXPECTED:
         return f"{each.feature}, {written(each.value, 3)}"
     if each.value is None:
         return each.feature
-    if isinstance(each.value, bool):
-        return f"{each.feature} ({written(each.value)})"
-    return f"{each.feature}{' of' if isinstance(each.value, float) else ''} {written(each.value)}"
+    if isinstance(each.value, float):
+        return f"{each.feature} of {written(each.value)}"
+    return f"{each.feature} ({written(each.value)})"
 
 
 def _described(each: FeatureExplained, its: str) -> str:

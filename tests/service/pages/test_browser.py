@@ -268,7 +268,8 @@ LABELS = """() => {  // that are drawn from now on, with the room on both sides
     const fill = CanvasRenderingContext2D.prototype.fillText;
     CanvasRenderingContext2D.prototype.fillText = function(text, x, y) {
         const half = this.measureText(text).width / 2;
-        if (text.includes(":")) window.labels.push([text, Math.min(x - half, this.canvas.width - x - half)]);
+        const room = Math.min(x - half, this.canvas.width - x - half);
+        if (text.includes(":") || text.includes("%")) window.labels.push([text, room]);
         return fill.call(this, text, x, y);
     };
 }"""
@@ -297,6 +298,26 @@ def test_a_narrow_chart_has_labels_of_time_that_are_whole(tab: Any, site: Site) 
         labels = tab.evaluate(DRAWN)
         assert len({text for text, _ in labels}) >= 2, labels
         assert min(room for _, room in labels) >= 0, labels
+
+
+SMALL = """most => {  // shares up to this one
+    const figure = document.querySelector("figure.chart"), data = JSON.parse(figure.dataset.shares);
+    data.shown = data.entitled = data.times.map((_, k) => k % 2 ? most : 0);
+    figure.dataset.shares = JSON.stringify(data);
+    window.labels = [];
+}"""
+
+
+def test_labels_of_shares_differ(tab: Any, site: Site) -> None:
+    """Of a share of 3 % there were two labels "1 %" and two "2 %"."""
+    tab.goto(site.url + "/exposure")
+    tab.evaluate(LABELS)
+    for number, most in enumerate((0.03, 0.013, 0.08, 0.3, 0.9)):
+        tab.evaluate(SMALL, most)
+        tab.emulate_media(color_scheme=("dark", "light")[number % 2])
+        labels = [text for text, _ in tab.evaluate(DRAWN) if "%" in text]
+        assert len(set(labels)) == len(labels) >= 3, labels
+        assert labels[0] in ("0 %", "0.0 %")
 
 
 def test_a_reader_sees_less_and_as_well(tab: Any, tmp_path: Path) -> None:

@@ -100,9 +100,14 @@ def test_words() -> None:
         "–",
         "–",
     ]
-    assert [formatting.factor(each) for each in (math.log(2), -9.0, None)] == ["×2.00", "×e^\u22129", "–"]
+    assert [formatting.factor(each) for each in (math.log(2), -6.0, -244.0, 276.0, None)] == [
+        *("×2.00", "×0.0025", "×10⁻¹⁰⁶", "×10¹²⁰", "–")
+    ]
     parts = [formatting.change(each) for each in (0.333, -0.0123, 1e-16, 2.5, None, math.nan)]
     assert parts == ["+33\u00a0%", "\u22121.2\u00a0%", "0\u00a0%", "×3.5", "–", "–"]
+    assert formatting.change(2.4e31) == ">\u00a0×1\u202f000"
+    words = [formatting.together(["rating", "price", "distance"][:count]) for count in range(4)]
+    assert words == ["", "rating", "rating and price", "rating, price and distance"]
     assert formatting.breaking("courier-003/<b>") == "courier-<wbr>003/<wbr>&lt;b&gt;"
     assert formatting.breaking("a-\u202e-") == "a-<wbr>\\u202e-"
     assert formatting.percent(0.00123) == "0.12\u00a0%"

@@ -172,6 +172,15 @@ def test_groups_come_first_and_the_worst_of_each() -> None:
     assert 'Shown<span class="arrow" aria-hidden="true">↕' in text
 
 
+def test_of_those_likely_above_who_has_most_too_much_comes_first() -> None:
+    rows = [
+        replace(judged("likely above", shown=shown), name=f"has{100 * shown:.0f}")
+        for shown in (0.6, 0.9, 0.7)
+    ]
+    text = exposure(looked_at(*rows))
+    assert re.findall(r">\s*(has\d+)\s*<", text)[:3] == ["has90", "has70", "has60"]
+
+
 def test_a_log_that_was_drawn_otherwise_is_said_aloud() -> None:
     table = ffx.exposure([ffx.Logged([0.5, 0.5], 0) for _ in range(200)])
     text = exposure(ExposureSnapshot(table, 1.7e9, 1.8e9, 1.8e9, 0.0, False, 0, 0, 200))

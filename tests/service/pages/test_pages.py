@@ -299,6 +299,14 @@ def test_a_decision_among_many_is_on_pages_too(many: TestClient) -> None:
     assert "Why this share" in found
 
 
+def test_many_are_counted_in_thousands(tmp_path: Path) -> None:
+    with looking(str(tmp_path / "agent.sqlite"), actions=[f"a{number}" for number in range(1_000)]) as client:
+        made = client.post("/v1/decisions", json={}).json()
+        client.put(f"/v1/decisions/{made['decision_id']}/reward", json={"reward": 1.0})
+        for path in ("/", "/exposure", "/report"):
+            assert "of 1\u202f000 actions, " in client.get(path).text
+
+
 def test_a_report_says_what_it_rests_on(market: str) -> None:
     with looking(market) as client:
         service = client.app_service.default  # type: ignore[attr-defined]
@@ -353,14 +361,15 @@ def test_pages_of_the_demonstration_show_no_rounding_and_the_right_batch(tmp_pat
             made = client.post("/v1/decisions", json=order.request).json()
             answer = {"reward": order.reward(made["action"])}
             client.put(f"/v1/decisions/{made['decision_id']}/reward", json=answer)
-        assert "–<small>after 560 rewards</small>" in client.get("/").text  # ten for each of 56 columns
+        assert "it takes 560." in client.get("/").text  # ten for each of 56 columns
         page = client.get(f"/decisions/{made['decision_id']}").text
     why = page[page.index("Why this share") : page.index("Chosen from")]
     assert not re.search(r"e−\d", why)
     assert "intercept" not in why
     rows = re.findall(r'<th scope="row" role="rowheader">([^<]*)</th>', why)
     assert sorted(rows) == ["distance", "price", "rating", "vehicle"]
-    assert "All actions have the same weather, fragile" in why
+    assert "All actions have the same weather and fragile" in why
+    assert "<h1>Decision</h1>" in page  # the number of its row would count rewards and other agents too
 
 
 def test_a_service_that_sends_nothing_says_so(tmp_path: Path) -> None:

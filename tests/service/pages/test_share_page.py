@@ -97,6 +97,9 @@ def test_averages_are_those_of_the_decisions_in_which_it_could_be_chosen(rule: s
         bars = re.findall(r'<rect class="(\w+)" x="[\d.]+%" y="4" width="([\d.]+)%"', text)
         widths = [float(width) for _, width in bars]
         written = [float(change) for name, (*_, change) in table.items() if name in FEATURES]
+        faint = [name for name in FEATURES if abs(float(table[name][-1])) < share_page.LEAST]
+        assert ("No change that could be seen came from" in text) == bool(faint)
+        written = [change for change in written if abs(change) >= share_page.LEAST]
         assert [kind for kind, _ in bars] == ["less" if change < 0 else "more" for change in written]
         assert widths == sorted(widths, reverse=True)
         assert "of the decisions in which you could be chosen: " in text
@@ -135,6 +138,10 @@ def test_actions_without_features_and_slots(place: str) -> None:
             made = decide(client, actions=["ann", "ben", "cid"])
             rewards = {slot["action_id"]: float(t % 2) for slot in made["shown"]}
             client.put(f"/v1/decisions/{made['decision_id']}/reward", json={"rewards": rewards})
+            if t == 0:
+                first = page_of(client, "ben")  # only zeros have been learnt
+                assert "No change that could be seen came from expected reward." in first
+                assert '<th scope="row"' not in first
         text = page_of(client, "ben")
         assert cards(text)["Could be chosen"] == "6"
         assert "the expected part of the slots" in text

@@ -27,7 +27,7 @@ EXPOSED: Keys = {
     "verdict": lambda row: severity(row),
     "shown": lambda row: row.shown.value,
     "entitled": lambda row: _or_least(row.estimated),
-    "shortfall": lambda row: _or_least(row.estimated - row.shown.value),
+    "shortfall": lambda row: _or_least(_shortfall(row)),
     "decisions": lambda row: row.rounds,
 }
 
@@ -37,9 +37,17 @@ ORDER = (likely.IN_LINE, likely.UNKNOWN, likely.ABOVE, likely.BELOW)
 
 
 def severity(row: Row) -> tuple[int, float]:
-    """Who needs a look first is the largest: by the likely verdict, and then by the shortfall."""
-    place = 0 if row.likely is None else ORDER.index(row.likely.verdict)
-    return place, _or_least(row.estimated - row.shown.value)
+    """Who needs a look first is the largest: by the likely verdict, and then by the shortfall.
+
+    Of those who are likely above, by what they have too much.
+    """
+    place, shortfall = 0 if row.likely is None else ORDER.index(row.likely.verdict), _shortfall(row)
+    above = row.likely is not None and row.likely.verdict == likely.ABOVE
+    return place, -shortfall if above else _or_least(shortfall)
+
+
+def _shortfall(row: Row) -> float:
+    return row.estimated - row.shown.value
 
 
 def _or_least(value: float) -> float:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import datetime
 import math
 import re
+from collections.abc import Sequence
 
 from markupsafe import Markup
 
 from fedfairx.service.exposure_cache import YEAR
 from fedfairx.service.schemas import FeatureExplained
-from fedfairx.service.share_sentence import written
+from fedfairx.service.share_sentence import MOST_TIMES, written
 from fedfairx.util.formatting import duration, visible
 
 _THOUSANDS = re.compile(r"(?<=\d) (?=\d{3}(?!\d))")
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SEPARATOR = re.compile(r"(?<=[-_/.:@])(?=.)")
 
 
@@ -57,6 +59,8 @@ def change(part: float | None) -> str:
     """+33 %, by which part of itself something was changed; from three times on ×3.1."""
     if part is None or math.isnan(part):
         return "–"
+    if part >= MOST_TIMES:
+        return f">\u00a0×{count(MOST_TIMES)}"
     if abs(part) < 0.0005:
         return "0\u00a0%"
     if part >= 2.0:
@@ -71,6 +75,11 @@ def others(each: FeatureExplained) -> str:
     return written(each.others, 3) if isinstance(each.value, float) else f"{percent(each.others, 0)} the same"
 
 
+def together(names: Sequence[str]) -> str:
+    """Names in a sentence: rating, price and distance."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
 def unbroken(text: object) -> str:
     """A text whose numbers do not go on in another line."""
     return _THOUSANDS.sub("\u202f", str(text))
@@ -82,10 +91,12 @@ def breaking(text: str) -> Markup:
 
 
 def factor(log: float | None) -> str:
-    """×1.35, by what a share is multiplied."""
+    """×1.35, by what a share is multiplied; ×10⁻⁴ where that is far from 1."""
     if log is None or math.isnan(log):
         return "–"
-    return f"×{math.exp(log):.2f}" if abs(log) < 6 else f"×e^{log:.0f}".replace("-", "\u2212")
+    if abs(log) < math.log(MOST_TIMES):
+        return f"×{math.exp(log):.{2 if log > -3 else 4}f}"
+    return f"×10{f'{log / math.log(10.0):.0f}'.translate(_RAISED)}"
 
 
 def moment(seconds: float | None) -> str:

@@ -55,7 +55,7 @@ _templates.globals.update(figures=charts, version=VERSION)
 _templates.globals.update(between=formatting.between, forecast=formatting.forecast)
 _FILTERS = (
     *("percent", "points", "count", "moment", "precise", "iso", "sentence", "milliseconds", "size"),
-    *("number", "factor", "change", "others", "written", "breaking", "unbroken"),
+    *("number", "factor", "change", "others", "written", "breaking", "unbroken", "together"),
 )
 _templates.filters.update({name: getattr(formatting, name) for name in _FILTERS}, duration=duration)
 

@@ -78,6 +78,8 @@ async def overview(served: ServedAgent, _query: QueryParams, exact: bool) -> Vie
         asyncio.to_thread(_counted, served),
     )
     missing, (change, earned) = arrived.missing, seen.results or (Change(), Earnings())
+    if exact:
+        earned = seen.latest
     view = counted | await asyncio.to_thread(_overview, served, looked, change, missing, ready, exact)
     more = {"read": seen.results is not None, "counted": arrived.read}
     return {**view, **more, "earned": earned, "batch": batch_of(served.agent.dimension)}

@@ -29,6 +29,8 @@ from fedfairx.storage.records import StoredDecision
 if TYPE_CHECKING:
     from fedfairx.service.served_agent import ServedAgent
 
+LEAST = 0.0005  # change of a share that is shown
+NEGLIGIBLE = 1e-3  # of the largest contribution: smaller ones are not shown
 MOST = 10_000  # decisions of a period that are read, the latest
 
 
@@ -160,6 +162,11 @@ def length(row: FeatureExplained) -> float:
     return row.contribution if row.change is None else math.log1p(row.change)
 
 
+def _seen(row: FeatureExplained, largest: float) -> bool:
+    """Whether what it changes can be seen in the column of numbers, or beside the largest of them."""
+    return abs(length(row)) >= (NEGLIGIBLE * largest if row.change is None else LEAST) and largest > 0.0
+
+
 def _when(period: Period) -> str:
     """ "in October 2026", of a period that a page offers."""
     since = datetime.datetime.fromtimestamp(period.since or 0.0, datetime.UTC)
@@ -172,12 +179,15 @@ async def share(served: ServedAgent, query: QueryParams, exact: bool) -> View:
         raise ProblemError("forbidden", "This page needs the role admin: shares and features reveal rewards.")
     action, period = query.get("action", "").strip(), period_of(query, free=True)
     total, bounded = await asyncio.to_thread(_read, served, action, period)
-    rows = total.rows()
+    every = total.rows()
+    largest = max((abs(length(row)) for row in every), default=0.0)
+    rows = [row for row in every if _seen(row, largest)]
     chosen = {name: query.get(name, "") for name in ("period", "since", "until")}
     return {
         "action": action,
         "total": total,
         "rows": rows,
+        "faint": [row.feature for row in every if not _seen(row, largest)],
         "sentence": total.sentence() if total.offered else "",
         "unsure": total.change(total.unsure) if total.unsure else None,
         "lengths": [length(row) for row in rows],
@@ -189,7 +199,7 @@ async def share(served: ServedAgent, query: QueryParams, exact: bool) -> View:
         "when": _when(period),
         "chosen": chosen,
         "csv_link": link({"action": action} | chosen, format="csv"),
-        "csv": _csv_rows(total, rows),
+        "csv": _csv_rows(total, every),
     }
 
 

@@ -31,7 +31,9 @@ function draw(figure, shares) {
     if (step < 60) return `${minute}:${two(at.getUTCSeconds())}`;
     return step >= 86400 || midnight ? day : minute;
   };
-  const written = value => shares ? `${Math.round(100 * value)} %` : Number.isInteger(value) ? value.toLocaleString("fr-FR") : "";
+  // As many decimals as the distance between labels has, so that no two labels are the same.
+  const decimals = step => [0, 1, 2].find(digits => Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) < 1e-6) ?? 3;
+  const written = (value, step) => shares ? `${(100 * value).toFixed(decimals(100 * step))} %` : Number.isInteger(value) ? value.toLocaleString("fr-FR") : "";
   place.replaceChildren();
   const plot = new uPlot({
     ...size(),
@@ -41,7 +43,7 @@ function draw(figure, shares) {
     cursor: { drag: { x: false, y: false }, points: { size: 7 } },
     scales: { y: { range: (_, low, high) => [0, shares ? Math.min(1, Math.max(high, 0.02) * 1.15) : Math.max(high, 1) * 1.08] } },
     series: [{}, ...lines.flatMap(([label, , name]) => [line(label, name), dashed(label, name)])],
-    axes: [{ ...axis, size: 32, grid: { show: false }, space: 72, incrs: STEPS, values: (_, splits, __, ___, step) => splits.map(at => moment(at, step)) }, { ...axis, size: 56, values: (_, values) => values.map(written) }],
+    axes: [{ ...axis, size: 36, gap: 10, grid: { show: false }, space: 72, incrs: STEPS, values: (_, splits, __, ___, step) => splits.map(at => moment(at, step)) }, { ...axis, size: 56, values: (_, splits, __, ___, step) => splits.map(value => written(value, step)) }],
   }, [data.times, ...lines.flatMap(([, values]) => [over(values), open(values)])], place);
   return () => plot.setSize(size());
 }
