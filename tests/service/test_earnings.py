@@ -189,3 +189,5 @@ def test_an_admin_sees_the_mean_of_all_rewards_and_a_reader_that_of_whole_batche
         assert mean in client.get("/").text
         page = client.get("/", headers=roles["reader"]).text
         assert "Mean reward</dt><dd>–<small>after 100 rewards</small>" in page
+        assert "rests on no reward yet" in page  # "no reward has come" would not be true
+        assert "The table is updated after every 100 rewards" in page

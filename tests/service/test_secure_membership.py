@@ -79,7 +79,7 @@ def test_three_services_learn_the_sum_of_their_rows(tmp_path: Path, caplog: pyte
             assert told["aggregation"]["reason"] is not None
             assert {name: peer["release"] for name, peer in told["peers"].items()} == {"org2": 1, "org3": 1}
             page = one.get("/federation").text
-            assert "The total of round 1 is the last one, and nobody is waited for" in page
+            assert "The latest total is that of round 1; nobody is waited for" in page
             assert "against" in page.lower()
             assert "the hub and up to 1 of 3 members together" in page
         # org3 is away: no new total, and decisions go on

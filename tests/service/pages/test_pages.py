@@ -59,7 +59,20 @@ def test_an_empty_service_says_so(empty: str) -> None:
         assert "No decision was made in this period." in client.get("/exposure").text
         assert "No decision has been made yet." in client.get("/decisions").text
         assert "learns alone" in client.get("/federation").text
-        assert client.get("/report").status_code == 200
+        report = client.get("/report")
+        assert report.status_code == 200
+        assert "draws tell" not in report.text
+
+
+def test_without_an_agent_the_first_page_says_how_to_make_one(tmp_path: Path) -> None:
+    with looking(str(tmp_path / "agent.sqlite")) as client:
+        answer = client.get("/")
+        assert answer.status_code == 404
+        assert "There is no agent yet" in answer.text
+        assert "PUT /v1/agents/shop" in answer.text
+        assert ">Overview</a>" not in answer.text  # which would lead here again
+        assert client.put("/v1/agents/shop", json={"actions": ["ann", "ben", "cid"]}).status_code == 200
+        assert client.get("/").status_code == 200
 
 
 def test_names_are_escaped_everywhere(market: str) -> None:

@@ -57,6 +57,14 @@ LINKED: dict[str, tuple[str, Show]] = {
 }
 
 
+#: The page of a service without agents.
+NO_AGENT = {
+    "title": "There is no agent yet",
+    "detail": "This service waits for a request that makes one. Its pages are shown here then.",
+    "remedy": 'For instance PUT /v1/agents/shop with {"actions": ["ann", "ben", "cid"]}.',
+}
+
+
 def pages(service: Service) -> list[BaseRoute]:
     """The routes of all pages, for `make_app`."""
     routes: list[BaseRoute] = [
@@ -128,7 +136,7 @@ def _shown(service: Service, name: str, show: Show) -> Callable[[Request], Await
                 return _to_agent(request, seen[0], PAGES.get(name, PAGES["decisions"])[0])
             refuse_other_agents(request, agent)
             if agent is None:
-                raise ProblemError("unknown-agent", "There is no agent yet.")
+                return page("problem", status=404, frame=None, root=_root(request), home=False, **NO_AGENT)
             of_path = {key: value for key, value in request.path_params.items() if key != "agent"}
             query = QueryParams({**request.query_params, **of_path})
             async with agents.using(agent) as served:
@@ -157,4 +165,4 @@ def _failed(request: Request, error: Exception) -> Response:
     if status == 401:
         return access.offer(root=root)
     values = {"title": title, "detail": problem.detail, "remedy": remedy}
-    return page("problem", status=status, frame=None, root=root, **values)
+    return page("problem", status=status, frame=None, root=root, home=True, **values)

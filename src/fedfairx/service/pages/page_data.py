@@ -82,7 +82,7 @@ async def overview(served: ServedAgent, _query: QueryParams, exact: bool) -> Vie
         earned = seen.latest
     view = counted | await asyncio.to_thread(_overview, served, looked, change, missing, ready, exact)
     more = {"read": seen.results is not None, "counted": arrived.read}
-    return {**view, **more, "earned": earned, "batch": batch_of(served.agent.dimension)}
+    return {**view, **more, "earned": earned}
 
 
 def _counted(served: ServedAgent) -> View:
