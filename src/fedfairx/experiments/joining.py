@@ -46,7 +46,7 @@ EQUAL, DUE = "equal", "due"
 
 
 LOST_NOTE = (
-    "Lost is the reward that was missed per 1000 decisions against choosing the arm of each decision that "
+    "Lost is the reward that was missed per 1000 decisions against choosing the action of each decision that "
     "proved best, which nobody can know; equal shares show how much of that chance alone loses."
 )
 
@@ -89,7 +89,7 @@ def key(world: str, how: str) -> str:
 def runs_in(
     name: str, world: OffersScenario, hows: Iterable[str], size: Size, *, judged: Collection[str]
 ) -> list[Run]:
-    """Live agents that decide in these ways, or, for `DUE`, what arms are entitled to.
+    """Live agents that decide in these ways, or, for `DUE`, what actions are entitled to.
 
     What no claim judges has as few seeds as other experiments.
     """
@@ -159,7 +159,7 @@ class Members:
         return {name: of(place) for place, name in enumerate(self.names)}
 
     def lost(self, run: str) -> Callable[[Outcomes], Array]:
-        """(seeds,) reward lost per 1000 decisions against knowing the best arm of every one."""
+        """(seeds,) reward lost per 1000 decisions against knowing the best action of every one."""
         return lambda outcomes: np.asarray(
             1000.0 * outcomes[run].final(REWARD) / (self.each * outcomes[run].rounds[-1])
         )

@@ -1,10 +1,11 @@
-"""Recorded offers: decisions in which the reward of every arm is known, and live agents that make them.
+"""Recorded offers: decisions in which the reward of every action is known, and live agents that make them.
 
-Since every reward is known, regret needs no estimator. An agent sees only the reward of the arm that it drew.
-It decides all of a day's decisions before it learns their rewards, and agents share at the end of a day.
+Since every reward is known, regret needs no estimator. An agent sees only the reward of the action that it
+drew. It decides all of a day's decisions before it learns their rewards, and agents share at the
+end of a day.
 
-What arms are due is the fair policy of a hindsight model: the linear model of each agent that fits all its
-recorded rewards best, those of arms that it did not draw too.
+What actions are due is the fair policy of a hindsight model: the linear model of each agent that fits all its
+recorded rewards best, those of actions that it did not draw too.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Offers:
-    """Decisions of several agents, day by day; a row is an arm that is on offer in one of them.
+    """Decisions of several agents, day by day; a row is an action that is on offer in one of them.
 
-    contexts: (n, d) what is known of an arm before the decision.
+    contexts: (n, d) what is known of an action before the decision.
     rewards: (n,) what it would give, in [0, 1].
-    arms: (n,) which arm it is, a place in `names`.
+    actions: (n,) which action it is, a place in `names`.
     first: (m + 1,) the first row of each decision, and n.
     agents, days: (m,) whose decision it is, and when; both are counted from 0.
     """
@@ -60,7 +61,7 @@ class Offers:
         agents: Integers,
         days: Integers,
     ) -> Offers:
-        """Offers from rows in any order, `decisions` their numbers; those of a single arm are left out."""
+        """Offers from rows in any order, `decisions` their numbers; those of a single action are left out."""
         sizes = np.bincount(decisions)
         order = np.argsort(decisions, kind="stable")
         order = order[sizes[decisions[order]] > 1]
@@ -190,7 +191,7 @@ def play(run: Run, seeds: Sequence[int]) -> Outcome:
 
 
 def play_due(run: Run, seeds: Sequence[int]) -> Outcome:
-    """Give every arm what it is due."""
+    """Give every action what it is due."""
     world = run.scenario
     assert isinstance(world, OffersScenario)
     fair = due(world.offers)
@@ -198,7 +199,7 @@ def play_due(run: Run, seeds: Sequence[int]) -> Outcome:
 
 
 def play_equal(run: Run, seeds: Sequence[int]) -> Outcome:
-    """Give all arms of a decision the same share."""
+    """Give all actions of a decision the same share."""
 
     def decide(offers: Offers, _by_day: Sequence[Integers], _seed: int) -> tuple[Array, int]:
         return 1.0 / np.diff(offers.first)[offers.decisions], 0
@@ -209,8 +210,8 @@ def play_equal(run: Run, seeds: Sequence[int]) -> Outcome:
 def _measured(run: Run, seeds: Sequence[int], decide: Decide) -> Outcome:
     """Regret of the shares that `decide` gives.
 
-    Fairness regret is against what arms are due, reward regret against the arm of each decision that proved
-    best.
+    Fairness regret is against what actions are due, reward regret against the action of each decision that
+    proved best.
     """
     world = run.scenario
     assert isinstance(world, OffersScenario)

@@ -29,8 +29,10 @@ class Outcome:
     fairness_regret: Array  # (seeds, points), cumulative, mean over agents
     reward_regret: Array
     syncs: NDArray[np.int64]  # (seeds,)
-    exposure: Array  # (seeds, arms) mean share by rank of the true mean, best first; empty unless measured
-    weakest: Array  # (seeds, points) what the weakest arm was shown over what it was due since the last point
+    exposure: Array  # (seeds, actions) mean share by rank of the true mean, best first; empty unless measured
+    weakest: (
+        Array  # (seeds, points) what the weakest action was shown over what it was due since the last point
+    )
     seconds: float  # CPU time
     by_agent: Array = field(default_factory=lambda: np.empty(0))  # (seeds, agents, points) fairness regret
 

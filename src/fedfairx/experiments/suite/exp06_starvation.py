@@ -1,4 +1,4 @@
-"""Exp 6: starvation. Of arms that stay, who is shown how often?"""
+"""Exp 6: starvation. Of actions that stay, who is shown how often?"""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def over_fair(outcomes: Outcomes, size: Size, name: str, how: str) -> Array:
 
 
 def contents(size: Size) -> Contents:
-    """The last arm's share against its fair share."""
+    """The last action's share against its fair share."""
 
     def last(name: str, how: str) -> Callable[[Outcomes], Array]:
         return lambda outcomes: over_fair(outcomes, size, name, how)[:, -1]
@@ -120,8 +120,8 @@ def contents(size: Size) -> Contents:
     return Contents(
         claims=(
             Hypothesis(
-                "winner-takes-all starves arms, fair exposure does not (ours, not the paper's)",
-                f"of arms that stay, the last gets below {STARVED:g} of its fair share from LinUCB, and "
+                "winner-takes-all starves actions, fair exposure does not (ours, not the paper's)",
+                f"of actions that stay, the last gets below {STARVED:g} of its fair share from LinUCB, and "
                 f"above {SERVED:g} of it from expected merit, alone and together",
                 (Bar(by_how("linucb"), high=STARVED), Bar(by_how(MERIT), low=SERVED)),
                 words(
@@ -137,16 +137,16 @@ def contents(size: Size) -> Contents:
         tables=(
             Grid(
                 words(
-                    f"Exposure of {world.arms} arms that stay, by rank of merit; one agent alone or "
+                    f"Exposure of {world.arms} actions that stay, by rank of merit; one agent alone or "
                     f"{world.agents} together, T = {number(world.horizon)}, {{seeds}} seeds",
                     seeds=seeds_of(f"{MERIT}, alone"),
                 ),
                 (
                     "policy",
                     "agents learn",
-                    "share of the best arm",
-                    "share of the last arm",
-                    "last arm, over its fair share",
+                    "share of the best action",
+                    "share of the last action",
+                    "last action, over its fair share",
                     "the same in the worst seed",
                     "fairness regret at T",
                 ),
@@ -181,10 +181,10 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     figures.legend_below(figure, panels[0])
     yield Picture(
         "exp6-starvation",
-        "Exp 6, exposure by rank of merit over the fair share (dashed: 1 is fair), of ten arms that stay. "
-        "LinUCB gives all to the arm with the largest upper bound; the minimum-share policy adds a floor of "
-        f"0.02 for each arm (after Patil et al. 2020), whatever its merit. What is below {FLOOR:g} is drawn "
-        "there.",
+        "Exp 6, exposure by rank of merit over the fair share (dashed: 1 is fair), of ten actions that stay. "
+        "LinUCB gives all to the action with the largest upper bound; the minimum-share policy adds a floor "
+        "of 0.02 for each action (after Patil et al. 2020), whatever its merit. What is below "
+        f"{FLOOR:g} is drawn there.",
         figure,
     )
 
@@ -199,7 +199,7 @@ def _by_rank(axes: Axes, shares: dict[str, Array]) -> None:
     figures.plain_log(axes.yaxis, [0.01, 0.03, 0.1, 0.3, 1, 3, 10])
     axes.set_ylim(0.8 * FLOOR, 1.3 * max(float(values.mean(axis=0).max()) for values in shares.values()))
     axes.set_xticks(range(1, values.shape[1] + 1))
-    axes.set_xlabel("rank of the arm's true mean")
+    axes.set_xlabel("rank of the action's true mean")
 
 
 def _regret(axes: Axes, outcomes: Outcomes) -> None:
@@ -218,7 +218,7 @@ def _regret(axes: Axes, outcomes: Outcomes) -> None:
 
 
 QUESTION = (
-    "Of arms that stay, who is starved of exposure by winner-takes-all and by optimism, and does a "
+    "Of actions that stay, who is starved of exposure by winner-takes-all and by optimism, and does a "
     "minimum share mend it?"
 )
 EXPERIMENT = Experiment(

@@ -39,8 +39,11 @@ if TYPE_CHECKING:
 
 QUARTER = 0.25  # of optimism's regret, that expected merit should not exceed in the paper's world
 POOLED = 0.36  # of the regret alone; perfect pooling of ten is 0.316
-FIFTH = 0.2  # of optimism's regret, among arms that stay
-SERVED, SERVED_FROM = 0.7, 500  # the weakest arm's share of what it is due, on the mean, from this round on
+FIFTH = 0.2  # of optimism's regret, among actions that stay
+SERVED, SERVED_FROM = (
+    0.7,
+    500,
+)  # the weakest action's share of what it is due, on the mean, from this round on
 NEVER_BELOW, NEVER_FROM = 0.3, 5_000  # in no seed
 TOP = 2.0  # of an axis of shares; early on, when all are shown alike, the weakest is far beyond it
 # Joining a private federation.
@@ -73,7 +76,7 @@ def against(world: str, how: str, rule: str = MERIT, other: str = PAPER) -> Esti
 
 
 def weakest_after(outcomes: Outcomes, rule: str, first: int) -> Array:
-    """(seeds, points) of the weakest one-hot arm after a round; of a run that was shorter, the last."""
+    """(seeds, points) of the weakest one-hot action after a round; of a run that was shorter, the last."""
     outcome = outcomes[key(ONE_HOT, rule, "alone")]
     points = outcome.rounds > first
     points[-1] = True
@@ -81,7 +84,7 @@ def weakest_after(outcomes: Outcomes, rule: str, first: int) -> Array:
 
 
 def least_mean(rule: str) -> Callable[[Outcomes], float]:
-    """The least share of the weakest arm over what it is due, of the mean over seeds."""
+    """The least share of the weakest action over what it is due, of the mean over seeds."""
     return lambda outcomes: float(weakest_after(outcomes, rule, SERVED_FROM).mean(axis=0).min())
 
 
@@ -91,7 +94,7 @@ def least_seed(rule: str) -> Callable[[Outcomes], float]:
 
 
 def contents(size: Size) -> Contents:
-    """Expected merit against optimism: in the paper's world, among arms that stay, where it might fail."""
+    """Expected merit against optimism: in the paper's world, among actions that stay, where it might fail."""
     return Contents(
         claims=(*_PAPER_CLAIMS, *_ONE_HOT_CLAIMS, _NEVER_WORSE, *late_claims(), _joining_claim(size)),
         tables=(
@@ -103,10 +106,10 @@ def contents(size: Size) -> Contents:
         ),
         notes=(_beside_greedy, lambda outcomes: _pays(outcomes, size)),
         headline=words(
-            "Showing each arm in proportion to its expected merit, and not, as the paper's rule does, to its "
-            "merit under the most promising of the plausible parameters, leaves of the fairness regret after "
-            f"{number(size.horizon)} rounds {{alone:.0f}} % {HOWS['alone']}, {{fed:.0f}} % "
-            f"{HOWS['fed']} and {{priv:.0f}} % {HOWS['priv']}. Of eight arms that stay, the weakest sinks "
+            "Showing each action in proportion to its expected merit, and not, as the paper's rule does, to "
+            "its merit under the most promising of the plausible parameters, leaves of the fairness regret "
+            f"after {number(size.horizon)} rounds {{alone:.0f}} % {HOWS['alone']}, {{fed:.0f}} % "
+            f"{HOWS['fed']} and {{priv:.0f}} % {HOWS['priv']}. Of eight actions that stay, the weakest sinks "
             "to {theirs:.2f} of its fair share under the paper's rule, and to {ours:.2f} under ours "
             f"(the least after round {number(SERVED_FROM)}, means over seeds).",
             **{how: _percent(how) for how in HOWS},
@@ -142,13 +145,13 @@ _PAPER_CLAIMS = (
 
 
 def _starved(rule: str) -> Callable[[Outcomes], int]:
-    """The number of seeds in which the weakest arm is below the limit."""
+    """The number of seeds in which the weakest action is below the limit."""
     return lambda outcomes: int((weakest_after(outcomes, rule, NEVER_FROM).min(axis=1) < NEVER_BELOW).sum())
 
 
 _ONE_HOT_CLAIMS = (
     below(
-        "of eight arms that stay, a fifth of optimism's fairness regret (ours, not the paper's)",
+        "of eight actions that stay, a fifth of optimism's fairness regret (ours, not the paper's)",
         "it over the paper's rule",
         FIFTH,
         {
@@ -158,7 +161,7 @@ _ONE_HOT_CLAIMS = (
         note=" at either radius",
     ),
     Hypothesis(
-        "the weakest of eight arms that stay is not starved (ours, not the paper's)",
+        "the weakest of eight actions that stay is not starved (ours, not the paper's)",
         f"of its fair share, at least {SERVED:g} at every point after round {number(SERVED_FROM)}, "
         f"mean over seeds, and at least {NEVER_BELOW:g} in every seed after round {number(NEVER_FROM)}",
         (Bar({"": least_mean(MERIT)}, low=SERVED), Bar({"": least_seed(MERIT)}, low=NEVER_BELOW)),
@@ -222,7 +225,7 @@ def _paper_grid(size: Size) -> Grid:
             for how, text in HOWS.items()
         ],
         "Private from the releases alone, records centred at the middle of their public box. Reward regret "
-        "is against the fair policy: optimism earns more than its fair share by favouring good arms.",
+        "is against the fair policy: optimism earns more than its fair share by favouring good actions.",
     )
 
 
@@ -260,12 +263,12 @@ def _worlds_grid(how: str) -> Grid:
         ],
         f"{decide_from}."
         if how == "priv"
-        else f"At full size {fewer} have {worlds.FEWER} seeds, except alone among arms without features.",
+        else f"At full size {fewer} have {worlds.FEWER} seeds, except alone among actions without features.",
     )
 
 
 def _halves(world: str, rule: str) -> Measure:
-    """What the weakest arm is shown in the first half of the rounds, and in the second."""
+    """What the weakest action is shown in the first half of the rounds, and in the second."""
 
     def measure(outcomes: Outcomes) -> str:
         values = outcomes[key(world, rule, "alone")].weakest
@@ -276,15 +279,15 @@ def _halves(world: str, rule: str) -> Measure:
 
 
 _WEAKEST_GRID = Grid(
-    "What the weakest arm is shown over what it is due, alone: first half → second half of the rounds",
+    "What the weakest action is shown over what it is due, alone: first half → second half of the rounds",
     ("world", *(rule.label for rule in RULES.values())),
     [(world.label, *(_halves(name, rule) for rule in RULES)) for name, world in WORLDS.items()],
-    "Where contexts are redrawn every round, the weakest is the arm that is last in its round.",
+    "Where contexts are redrawn every round, the weakest is the action that is last in its round.",
 )
 
 
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
-    """The summary, which the report shows first; rules by world; the weakest arm; late rewards; joining."""
+    """The summary, which the report shows first; rules by world; the weakest; late rewards; joining."""
     yield summary_figure(outcomes, size)
     yield worlds_figure(outcomes)
     yield weakest_figure(outcomes)
@@ -293,7 +296,7 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
 
 
 def summary_figure(outcomes: Outcomes, size: Size) -> Picture:
-    """Fairness regret of the two rules; the weakest arm's share over time."""
+    """Fairness regret of the two rules; the weakest action's share over time."""
     figure, (bars, share) = figures.canvas(panels=2, width=7.8, height=3.4)
     ends = []
     for rule, shift in ((PAPER, -0.19), (MERIT, 0.19)):
@@ -316,13 +319,13 @@ def summary_figure(outcomes: Outcomes, size: Size) -> Picture:
     bars.set_title("(a) distance from fair shares, summed up")
     bars.legend(loc="upper right")
     _finish(share, ends)
-    share.set_title("(b) the weakest of eight arms that stay")
+    share.set_title("(b) the weakest of eight actions that stay")
     return Picture(
         "exp9-summary",
         "The paper's rule (optimism, with the radius fitted to the paper's curves) and exposure by expected "
         f"merit. (a) Fairness regret in the paper's world, m = {env.AGENTS} agents that learn alone, "
         f"together, or together with noise that makes it private (ε = {env.EPSILON:g}, δ = {env.DELTA:g}). "
-        "(b) What the weakest arm is shown over what it is due, alone: mean over "
+        "(b) What the weakest action is shown over what it is due, alone: mean over "
         f"{outcomes[key(ONE_HOT, MERIT, 'alone')].seeds.size} seeds with its 95 % band; 1 is fair, and "
         f"at first, when all are shown alike, it is far above {TOP:g}.",
         figure,
@@ -330,7 +333,7 @@ def summary_figure(outcomes: Outcomes, size: Size) -> Picture:
 
 
 def _finish(axes: Axes, ends: Sequence[End]) -> None:
-    """Complete a panel of the weakest arm's share over time."""
+    """Complete a panel of the weakest action's share over time."""
     figures.level(axes)
     axes.set_ylim(0, TOP)
     round_axis(axes)
@@ -369,7 +372,7 @@ def worlds_figure(outcomes: Outcomes) -> Picture:
 
 
 def weakest_figure(outcomes: Outcomes) -> Picture:
-    """All rules among eight arms that stay: on the mean over seeds, and in the unluckiest seed."""
+    """All rules among eight actions that stay: on the mean over seeds, and in the unluckiest seed."""
     figure, (mean, least) = figures.canvas(panels=2, width=8.2, height=3.6)
     ends = []
     for name, rule in RULES.items():
@@ -385,8 +388,8 @@ def weakest_figure(outcomes: Outcomes) -> Picture:
     least.set_ylabel("")
     return Picture(
         "exp9-weakest",
-        "Exp 9, what the weakest of eight arms that stay, known by name alone, is shown over what it is due; "
-        "each agent alone; 1 (dashed) is fair. At first all are shown alike, which is far more than "
+        "Exp 9, what the weakest of eight actions that stay, known by name alone, is shown over what it is "
+        "due; each agent alone; 1 (dashed) is fair. At first all are shown alike, which is far more than "
         f"the weakest is due; above {TOP:g} the curves are cut.",
         figure,
     )

@@ -43,7 +43,7 @@ RULES = {
     MERIT: Rule("expected merit", "#1B7837", "expected-merit"),
 }
 _NAMED = {OPTIMISM: "fairx-linucb", "thompson": "fairx-lints", "expected-merit": "fairx-bayes"}
-JUDGED = (PAPER, GREEDY, MERIT)  # by claims in every world; the others among arms without features alone
+JUDGED = (PAPER, GREEDY, MERIT)  # by claims in every world; the others among actions without features alone
 # Both leave an agent its own fresh data, and both have the paper's narrower guarantee (Definition 2).
 DECIDE_FROM = {PAPER: "released+local", MERIT: "own+released"}
 
@@ -66,7 +66,7 @@ class World:
     assumed: Prior | None = None  # where beliefs about the noise are wrong; optimism takes the same σ
 
     def scenario(self, size: Size, how: str) -> Scenario:
-        """Who learns alone is alone in it: a mean over agents would hide the one that starves an arm."""
+        """Who learns alone is alone in it: a mean over agents would hide the one that starves an action."""
         agents, horizon = 1 if how == "alone" else self.agents, min(size.horizon, self.horizon)
         return env.scenario(size, **self.changes, agents=agents, horizon=horizon)
 
@@ -83,16 +83,16 @@ ONE_HOT, PERSISTENT = "one-hot", "persistent"
 _WRONG = {"noise_sd": 0.5}
 WORLDS = {
     "redrawn": World("contexts redrawn every round (the paper's world)"),
-    PERSISTENT: World("10 arms that stay, 5 features", {"contexts": "persistent"}),
-    ONE_HOT: World(  # without features an arm's mean is a number of its own, here anywhere in [0, 1]
-        "8 arms that stay, no features",
+    PERSISTENT: World("10 actions that stay, 5 features", {"contexts": "persistent"}),
+    ONE_HOT: World(  # without features an action's mean is a number of its own, here anywhere in [0, 1]
+        "8 actions that stay, no features",
         {"contexts": "one-hot", "arms": 8, "dimension": 8, "theta": "box"},
         20_000,
         agents=2,
     ),
     "flat": World("merit exp(3 μ)", {"merit": Exponential(3.0)}),
     "steep": World("merit exp(30 μ)", {"merit": Exponential(30.0)}),
-    "many": World("50 arms", {"arms": 50}, 2_000, agents=2),
+    "many": World("50 actions", {"arms": 50}, 2_000, agents=2),
     "wide": World("20 features", {"dimension": 20}, 2_000),
     "noisy": World("noise σ = 0.5", _WRONG),
     "wrong": World("σ = 0.5, 0.1 assumed and learnt", _WRONG, assumed=Prior(noise_sd=0.1)),

@@ -1,6 +1,6 @@
-"""Live agents that show several arms at once, as Exp 11 plays them, and what arms are due.
+"""Live agents that show several actions at once, as Exp 11 plays them, and what actions are due.
 
-`decided` shows what an agent decides. `one_after_the_other` draws arms for one slot after the next, in
+`decided` shows what an agent decides. `one_after_the_other` draws actions for one slot after the next, in
 proportion to the same expected merits, without those that are placed; most people would write that.
 """
 
@@ -25,8 +25,8 @@ POINTS = 100
 STEP, FIRST, BEYOND = 0.4, -3.2, 40.0  # of the rule that integrates over u, where time is exp(u - exp(-u))
 CHUNK = 20  # rounds, so that arrays stay small
 
-#: Takes an agent, contexts (K, d), weights (m,), the rewards of all arms in all slots (T, m, K) and uniforms
-#: (T, K); returns the expected weight of every arm in every round (T, K).
+#: Takes an agent, contexts (K, d), weights (m,), the rewards of all actions in all slots (T, m, K) and
+#: uniforms (T, K); returns the expected weight of every action in every round (T, K).
 Showing = Callable[[Agent, Array, Array, Array, Array], Array]
 
 
@@ -61,7 +61,7 @@ def one_after_the_other(run: Run, seeds: Sequence[int]) -> Outcome:
 
 
 def race(merits: Array, uniforms: Array) -> NDArray[np.int64]:
-    """(…, K) arms in the order in which they are drawn: who has merit f comes after a time of rate f."""
+    """(…, K) actions in the order in which they are drawn: who has merit f comes after a time of rate f."""
     return np.argsort(np.log1p(-uniforms) / -merits, axis=-1)
 
 
@@ -98,7 +98,7 @@ def _played(run: Run, seeds: Sequence[int], show: Showing) -> Outcome:
 
 
 def true_means(world: Scenario, seed: int) -> Array:
-    """(K,) the expected rewards of a seed's arms, which stay."""
+    """(K,) the expected rewards of a seed's actions, which stay."""
     return np.asarray(world.features(seed) @ world.parameter(seed))
 
 
@@ -107,7 +107,7 @@ def _by_rank(means: Array) -> NDArray[np.int64]:
 
 
 def due_shares(world: Scenario, weights: Array, seed: int) -> Array:
-    """(K,) the share of all attention that each arm is due by its true merit, as far as slots allow."""
+    """(K,) the share of all attention that each action is due by its true merit, as far as slots allow."""
     assert isinstance(world.merit, Exponential)
     means = true_means(world, seed)
     merits = np.exp(world.merit.steepness * (means - means.max()))
@@ -122,12 +122,12 @@ def ranked_due(world: Scenario, weights: Array, seeds: Sequence[int]) -> Array:
 def fair_exposures(merits: Array, weights: Array) -> Array:
     """(K,) exposures in proportion to merits (K,) as far as slots of these weights (m,) allow.
 
-    In order of merit, arms whose weight per merit does not rise are pooled (`fedfairx.core.slates`).
+    In order of merit, actions whose weight per merit does not rise are pooled (`fedfairx.core.slates`).
     """
     order = np.argsort(-merits)
     padded = np.zeros(merits.size)
     padded[: weights.size] = weights
-    blocks: list[tuple[float, float, int]] = []  # merit, weight, number of arms
+    blocks: list[tuple[float, float, int]] = []  # merit, weight, number of actions
     for arm, weight in zip(order, padded, strict=True):
         merit, size = float(merits[arm]), 1
         while blocks and blocks[-1][1] * merit >= weight * blocks[-1][0]:
@@ -140,7 +140,7 @@ def fair_exposures(merits: Array, weights: Array) -> Array:
 
 
 def expected_weights(merits: Array, weights: Array) -> Array:
-    """(n, K) the expected weight of every arm in `one_after_the_other`, for merits (n, K) that sum to 1.
+    """(n, K) the expected weight of every action in `one_after_the_other`, for merits (n, K) that sum to 1.
 
     In a `race`, times are independent and exponential, and who comes as the j-th gets slot j. That is an
     integral over its time of the probability that j - 1 others were earlier, which a product over the others
@@ -151,7 +151,7 @@ def expected_weights(merits: Array, weights: Array) -> Array:
     times = np.exp(u - np.exp(-u))
     arms, slots = merits.shape[1], weights.size
     late = np.exp(-merits[:, :, None] * times)  # (n, K, points): has not arrived
-    earlier = np.zeros((slots, *late.shape))  # of every arm: that so many others have
+    earlier = np.zeros((slots, *late.shape))  # of every action: that so many others have
     earlier[0] = 1.0
     for other in range(arms):
         here = np.repeat(late[:, other : other + 1], arms, axis=1)

@@ -50,14 +50,14 @@ class SlotWorld:
     slots: tuple[float, ...]
 
     def scenario(self, size: Size) -> Scenario:
-        """One agent alone among arms whose contexts are drawn once."""
+        """One agent alone among actions whose contexts are drawn once."""
         horizon = min(size.horizon, LONGEST)
         return env.scenario(size, agents=1, arms=self.arms, contexts="persistent", horizon=horizon)
 
 
 WORLDS = {
-    "ranked": SlotWorld("5 ranked slots of 20 arms", 20, attention(5)),
-    "set": SlotWorld("sets of 3 of 10 arms", 10, ONE * 3),
+    "ranked": SlotWorld("5 ranked slots of 20 actions", 20, attention(5)),
+    "set": SlotWorld("sets of 3 of 10 actions", 10, ONE * 3),
 }
 MERIT, SINGLE, ORDERED, BEST = "merit", "single", "ordered", "best"
 #: Name → label, colour and marker.
@@ -104,7 +104,7 @@ def over_due(outcomes: Outcomes, size: Size, world: str, policy: str) -> Array:
 
 
 def weakest(world: str, policy: str, size: Size) -> Callable[[Outcomes], Array]:
-    """(seeds,) what the weakest arm gets over what it is due."""
+    """(seeds,) what the weakest action gets over what it is due."""
     return lambda outcomes: over_due(outcomes, size, world, policy)[:, -1]
 
 
@@ -114,7 +114,7 @@ STATEMENTS = {
         "of several slots, expected merit leaves a quarter of the fairness regret of showing the best",
         QUARTER,
     ),
-    ORDERED: ("and less than drawing arms one after the other in proportion to merit", 1.0),
+    ORDERED: ("and less than drawing actions one after the other in proportion to merit", 1.0),
     SINGLE: ("and less, per unit of attention, than with one slot: more is learnt from a decision", 1.0),
 }
 
@@ -137,8 +137,8 @@ def contents(size: Size) -> Contents:
             ),
             Hypothesis(
                 "the best in order starve the weakest, expected merit does not (ours, not the paper's)",
-                f"of the attention that it is due, the weakest arm gets below {STARVED:g} from LinUCB's best "
-                f"in order, and above {SERVED:g} from expected merit, in both worlds",
+                f"of the attention that it is due, the weakest action gets below {STARVED:g} from LinUCB's "
+                f"best in order, and above {SERVED:g} from expected merit, in both worlds",
                 (
                     Bar({world: got[world, BEST] for world in WORLDS}, high=STARVED),
                     Bar({world: got[world, MERIT] for world in WORLDS}, low=SERVED),
@@ -150,7 +150,7 @@ def contents(size: Size) -> Contents:
         notes=(
             "Regret is per unit of attention, so that policies with other slots compare: distances from the "
             "attention that is due, and rewards, are divided by the sum of the slots' weights. The expected "
-            "attention of arms that are drawn one after the other is integrated numerically, to 10⁻⁶.",
+            "attention of actions that are drawn one after the other is integrated numerically, to 10⁻⁶.",
         ),
     )
 
@@ -179,7 +179,7 @@ def _grid(world: str, size: Size) -> Grid:
             "policy",
             "fairness regret at T",
             "reward regret at T",
-            "weakest arm, over its due",
+            "weakest action, over its due",
             "the same in the worst seed",
         ),
         [
@@ -191,7 +191,7 @@ def _grid(world: str, size: Size) -> Grid:
             )
             for policy, (label, _, _) in POLICIES.items()
         ],
-        words("Of all attention the best arm is due {}, the weakest {}.", due(0), due(-1)),
+        words("Of all attention the best action is due {}, the weakest {}.", due(0), due(-1)),
     )
 
 
@@ -218,9 +218,9 @@ def _regret_figure(outcomes: Outcomes) -> Picture:
         "exp11-regret",
         "Exp 11, distance of everybody's attention from what merit deserves, summed over rounds and divided "
         "by the sum of the slots' weights; mean and 95 % band, "
-        f"{seeds} seeds. LinUCB's best are always the same few. Arms drawn one after the other in proportion "
-        "to merit stay at a distance even when merits are known. With several slots more is learnt from "
-        "each decision than with one.",
+        f"{seeds} seeds. LinUCB's best are always the same few. Actions drawn one after the other in "
+        "proportion to merit stay at a distance even when merits are known. With several slots more is "
+        "learnt from each decision than with one.",
         figure,
     )
 
@@ -251,7 +251,7 @@ def _by_rank(axes: Axes, shares: Mapping[str, Array]) -> None:
     figures.plain_log(axes.yaxis, [0.01, 0.03, 0.1, 0.3, 1, 3, 10])
     axes.set_ylim(0.8 * FLOOR, 1.3 * max(float(values.mean(axis=0).max()) for values in shares.values()))
     axes.set_xticks(range(1, arms + 1) if arms <= 10 else [1, *range(5, arms + 1, 5)])
-    axes.set_xlabel("rank of the arm's true mean")
+    axes.set_xlabel("rank of the action's true mean")
 
 
 QUESTION = "Do sets and rankings give everybody the attention that merit deserves?"

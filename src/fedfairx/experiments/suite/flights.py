@@ -1,7 +1,7 @@
 """Flights: on real data, do airports that differ gain from learning together, and do carriers get their due?
 
 Three airports are the organisations. A decision is a trip from one of them to a destination on a day. Its
-arms are the carriers that fly there that day. The reward is the share of a carrier's flights on that route
+actions are the carriers that fly there that day. The reward is the share of a carrier's flights on that route
 and day that arrived on time. January is for choosing settings and scales; agents begin on 1 February and know
 nothing.
 """

@@ -3,7 +3,7 @@ numbers help where a linear model sees little?
 
 In Tennessee's experiment with class sizes (1985 to 1989) pupils were assigned at random to the classes of
 their school, so classes can be compared. Places are the organisations. A decision is a pupil in a grade, and
-its arms are the classes of the school that have pupils alike (girl or boy, with free lunch or not). The
+its actions are the classes of the school that have pupils alike (girl or boy, with free lunch or not). The
 reward is the share of those pupils who passed: they reached the median of the grade's regular classes.
 """
 
