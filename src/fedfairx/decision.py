@@ -16,10 +16,9 @@ from fedfairx.util.arrays import Array
 
 #: By action (its row or its name), or in the order of slots. None withdraws one that nobody saw.
 Rewards = Mapping[Any, float | None] | Sequence[float | None]
-#: Status and reward, by slot.
-Outcomes = Mapping[int, tuple[str, float | None]]
-REWARDED, WITHDRAWN, EXPIRED = "rewarded", "withdrawn", "expired"
-_NO_OUTCOMES: Outcomes = MappingProxyType({})
+#: What may become of a decision or of one of its slots; none was deleted while it waited.
+REWARDED, WITHDRAWN, EXPIRED, DELETED = "rewarded", "withdrawn", "expired", "deleted"
+_NONE: Mapping[int, Any] = MappingProxyType({})
 
 
 class DecisionNote(NamedTuple):  # made in a third of the time of a frozen dataclass
@@ -97,7 +96,8 @@ class Decision(Struct, eq=False, gc=False):  # made in half of the time of a cla
     time: int = 0  # microseconds since 1970, of a durable agent's decision
     given_propensity: float | None = None  # None where it is the policy's
     taken_instead_of: list[int] | None = None  # rows that were drawn, where a baseline is shown instead
-    outcomes: Outcomes = _NO_OUTCOMES  # so far, by slot
+    outcomes: Mapping[int, float | None] = _NONE  # of slots so far: rewards, and None without one
+    statuses: Mapping[int, str] = _NONE  # of slots that were neither rewarded nor withdrawn
 
     @property
     def id(self) -> str:
@@ -219,31 +219,29 @@ class Decision(Struct, eq=False, gc=False):  # made in half of the time of a cla
 
     def end(self, rewards: Mapping[int, float | None], status: str) -> None:
         """Take the outcomes of slots."""
-        outcomes = dict(self.outcomes)
-        for slot, reward in rewards.items():
-            outcomes[slot] = status_of(reward, status), reward
-        self.outcomes = outcomes
+        self.outcomes = {**self.outcomes, **rewards} if self.outcomes else rewards
+        if status not in (REWARDED, WITHDRAWN):
+            self.statuses = {**self.statuses, **dict.fromkeys(rewards, status)}
 
-    def sum(self, rewards: Mapping[int, float | None], status: str) -> tuple[str, float | None]:
-        """The status of the decision once these are its last outcomes, and the sum of its rewards, if any."""
-        if not self.outcomes and status == REWARDED:  # as most often
-            added = 0.0
-            for reward in rewards.values():
-                if reward is None:
-                    break
-                added += reward
-            else:
-                return status, added
-        became, total = WITHDRAWN, None
-        for before, reward in self.outcomes.values():
-            became = before if before != WITHDRAWN and became != REWARDED else became
-            total = total if reward is None else (total or 0.0) + reward
-        for reward in rewards.values():
+    def status_of(self, slot: int) -> str:
+        """The status of a slot that has an outcome."""
+        return self.statuses.get(slot) or status_of(self.outcomes[slot], REWARDED)
+
+    @property
+    def outcome(self) -> tuple[str, float | None]:
+        """The status of the decision once every slot has an outcome, and the sum of their rewards, if any.
+
+        It is rewarded if a slot is, and withdrawn if all are.
+        """
+        total = None
+        for reward in self.outcomes.values():
             if reward is not None:
                 total = (total or 0.0) + reward
-            if became != REWARDED and (reward is not None or status != REWARDED):
-                became = status if status != WITHDRAWN else became
-        return became, total
+        if not self.statuses:
+            return WITHDRAWN if total is None else REWARDED, total
+        *_, status = self.statuses.values()
+        rewarded = any(self.status_of(slot) == REWARDED for slot in self.outcomes)
+        return REWARDED if rewarded else status, total
 
     def slots_of(self, rewards: Rewards) -> dict[int, float | None]:
         """The slots that these rewards are for, in order."""

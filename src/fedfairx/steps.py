@@ -37,7 +37,7 @@ class Decided(Struct, frozen=True, gc=False):
 
 
 class SlotsEnded(Struct, frozen=True, gc=False):
-    """Some slots of a decision got these rewards; `Ended` follows, or has them, once no slot waits.
+    """Some slots of a decision with several got these rewards; `Ended` follows once no slot waits.
 
     A slot without a reward was withdrawn, if `status` is "rewarded"; else it has this status too.
     """
@@ -49,17 +49,12 @@ class SlotsEnded(Struct, frozen=True, gc=False):
 
 
 class Ended(Struct, frozen=True, gc=False):
-    """A decision ended. The slots that still wait got this outcome: the one slot of most decisions.
-
-    slots: the last outcomes of several slots, if they came with it; `reward` is then the sum of all slots. A
-        step that was read has none, and those outcomes are steps before it.
-    """
+    """A decision ended: its one slot got this outcome, or `reward` is the sum of its slots'."""
 
     decision: int
     status: str
     reward: float | None = None
     person: str | int | None = None
-    slots: SlotsEnded | None = None
 
 
 class Replaced(Struct, frozen=True):

@@ -39,10 +39,7 @@ class Recorder:
 
     def append(self, step: steps.Step) -> None:
         self._log.append(step)
-        if isinstance(step, steps.Ended) and step.slots is not None:
-            self.steps.append(step.slots)
-            step = steps.Ended(step.decision, step.status, step.reward, step.person)
-        elif isinstance(step, steps.Released):
+        if isinstance(step, steps.Released):
             step = steps.Released(step.number)
         self.steps.append(step)
 
@@ -116,5 +113,6 @@ def test_of_an_undone_reward_nothing_is_learnt() -> None:
     core.apply_undone(steps.Released(3))
     assert (agent.pending, agent.observed, agent.gram.tolist()) == (1, 0, gram.tolist())
     assert agent.release().number == 4  # a number is not used twice
-    core.apply(steps.Ended(two.number, "rewarded", 0.5))
-    assert agent.observed == 2
+    core.apply(steps.SlotsEnded(two.number, {0: 0.5, 1: 0.25}))
+    core.apply(steps.Ended(two.number, "rewarded", 0.75))
+    assert (agent.pending, agent.observed) == (0, 2)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
-from fedfairx.decision import Decision
+from fedfairx.decision import DELETED, EXPIRED, REWARDED, WITHDRAWN, Decision
 
 
 def decision() -> Decision:
@@ -61,3 +61,28 @@ def test_a_name_is_saved_with_its_decision(tmp_path) -> None:
     agent.save(tmp_path / "agent.json")
     again = ffx.Agent.load(tmp_path / "agent.json")
     assert [again._pending[made.number].name for made in (named, nameless)] == [named.name, None]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "together"),
+    [
+        ([({0: 0.25, 1: 0.5, 2: 0.0}, REWARDED)], (REWARDED, 0.75)),
+        ([({1: None}, REWARDED), ({0: 0.25, 2: None}, REWARDED)], (REWARDED, 0.25)),
+        ([({0: None, 1: None, 2: None}, REWARDED)], (WITHDRAWN, None)),
+        ([({1: 0.5}, REWARDED), ({0: None, 2: None}, WITHDRAWN)], (REWARDED, 0.5)),
+        ([({1: None}, REWARDED), ({0: None, 2: None}, EXPIRED)], (EXPIRED, None)),
+        ([({1: None}, WITHDRAWN), ({0: 0.125, 2: 0.125}, EXPIRED)], (EXPIRED, 0.25)),
+        ([({1: 0.5}, REWARDED), ({0: 0.125, 2: 0.125}, EXPIRED)], (REWARDED, 0.75)),
+        ([({1: None}, DELETED), ({0: None, 2: None}, WITHDRAWN)], (DELETED, None)),
+        ([({1: None}, DELETED), ({2: None}, EXPIRED), ({0: 0.5}, REWARDED)], (REWARDED, 0.5)),
+    ],
+)
+def test_outcomes_of_slots_are_one_outcome_once_all_are_there(
+    outcomes: list[tuple[dict[int, float | None], str]], together: tuple[str, float | None]
+) -> None:
+    d = Decision(7, [2, 0, 1], np.zeros(3), 3, (1.0, 0.5, 0.25))
+    for rewards, status in outcomes:
+        assert not set(rewards) - set(d.waiting)
+        d.end(rewards, status)
+    assert not d.waiting
+    assert d.outcome == together

@@ -798,25 +798,23 @@ class Agent:
     ) -> None:
         """Inside a transaction: take outcomes of a decision's slots; that of the last one ends it."""
         core, log = self._core, self._log
+        if not rewards:
+            return
+        if decision.outcomes:
+            core.check(steps.SlotsEnded(decision.number, rewards, status, person))
+        if self.private or person is not None:
+            self._enter(decision, rewards, person)
         if decision.weights is ONE:
-            if not rewards:
-                return
-            if self.private or person is not None:
-                self._enter(decision, rewards, person)
             reward = rewards[0]
             status = status if reward is not None else status_of(reward, status)
             ended = steps.Ended(decision.number, status, reward, person)
         else:
             slots = steps.SlotsEnded(decision.number, rewards, status, person)
-            if decision.outcomes:
-                core.check(slots)
-            if self.private or person is not None:
-                self._enter(decision, rewards, person)
-            if len(decision.outcomes) + len(rewards) < len(decision.shown):
-                core.slots_ended(slots)
-                log.append(slots)
+            core.slots_ended(slots)
+            log.append(slots)
+            if len(decision.outcomes) < len(decision.shown):
                 return
-            ended = steps.Ended(decision.number, *decision.sum(rewards, status), None, slots)
+            ended = steps.Ended(decision.number, *decision.outcome)
         core.ended(ended)
         log.append(ended)
 

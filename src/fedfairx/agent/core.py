@@ -29,13 +29,12 @@ from fedfairx.agent.uniforms import Uniforms
 from fedfairx.core.marginal_likelihood import Sizes, next_refit
 from fedfairx.core.partners import LEVELS
 from fedfairx.core.statistics import packed_size
-from fedfairx.decision import Decision
+from fedfairx.decision import DELETED, Decision
 from fedfairx.errors import AlreadyObserved, InvalidInput, StateError, require
 from fedfairx.privacy import Privatizer
 from fedfairx.steps import Step
 
 SIZES = ("count", "ridge", "growth", "noise_variance", "squares", "observed", "updates")  # never negative
-DELETED = "deleted"
 
 
 class Core:
@@ -86,34 +85,24 @@ class Core:
     def slots_ended(self, step: steps.SlotsEnded) -> None:
         """Slots of a decision got their outcomes. A privatizer with noise has got the records already."""
         decision = self.pending[step.decision]
-        self._learn_slots(decision, step)
+        if not self.model.learn_together(decision, step.rewards):
+            for slot, reward in step.rewards.items():
+                self._slot_ended(decision, slot, reward, step.status)
         decision.end(step.rewards, step.status)
 
-    def _learn_slots(self, decision: Decision, step: steps.SlotsEnded) -> None:
-        if self.model.learn_together(decision, step.rewards):
-            return
-        for slot, reward in step.rewards.items():
-            if reward is None:
-                self._learn_nothing(step.status, 1)
-            elif self.model.learn(decision, slot, reward):
-                self.exchange.judge_again()
-
     def ended(self, step: steps.Ended) -> None:
-        """A decision waits no more; the slots that waited got the same outcome."""
-        decision, reward = self.pending.pop(step.decision), step.reward
-        if step.slots is not None:
-            self._learn_slots(decision, step.slots)
-            return
-        if reward is None:
-            self._learn_nothing(step.status, len(decision.waiting))
-            return
-        for slot in decision.waiting if decision.outcomes else range(len(decision.shown)):
-            if self.model.learn(decision, slot, reward):
-                self.exchange.judge_again()
+        """A decision waits no more. If it has several slots, they have got their outcomes before."""
+        decision = self.pending.pop(step.decision)
+        if not decision.outcomes:
+            self._slot_ended(decision, 0, step.reward, step.status)
 
-    def _learn_nothing(self, status: str, slots: int) -> None:
-        if status == DELETED and self.model.sums is None:
-            self.model.count_blank(slots)  # its messages count blank records in their place
+    def _slot_ended(self, decision: Decision, slot: int, reward: float | None, status: str) -> None:
+        model = self.model
+        if reward is not None:
+            if model.learn(decision, slot, reward):
+                self.exchange.judge_again()
+        elif status == DELETED and model.sums is None:
+            model.count_blank()  # its messages count a blank record in its place
 
     def _learnt(self, step: steps.Learnt) -> None:
         weights = [1.0] * len(step.rows) if step.weights is None else step.weights.tolist()

@@ -315,9 +315,9 @@ class Model:
             self._derive()
         return True
 
-    def count_blank(self, records: int) -> None:
-        """Count records of which nothing is learnt; sizes are estimated again after the next doubling."""
-        self.local_count += records
+    def count_blank(self) -> None:
+        """Count a record of which nothing is learnt; sizes are estimated again after the next doubling."""
+        self.local_count += 1
         self.refit_at = max(self.refit_at, next_refit(self.observed))  # as it is restored
 
     def _refit(self) -> None:

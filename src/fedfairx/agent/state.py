@@ -19,7 +19,7 @@ import numpy as np
 
 from fedfairx.agent.uniforms import GeneratorPosition
 from fedfairx.core.slates import as_weights
-from fedfairx.decision import Decision
+from fedfairx.decision import REWARDED, Decision
 from fedfairx.errors import InvalidInput, MessageRefused, StateError
 from fedfairx.privacy import Release
 from fedfairx.util.arrays import Array
@@ -115,8 +115,8 @@ class PendingDecision:
             drawn=[int(row) for row in decision.drawn_actions],
             propensity=decision.given_propensity,
             outcomes=[
-                (slot, status, reward if reward is None or math.isfinite(reward) else None)
-                for slot, (status, reward) in decision.outcomes.items()
+                (slot, decision.status_of(slot), reward if reward is None or math.isfinite(reward) else None)
+                for slot, reward in decision.outcomes.items()
             ],
         )
 
@@ -152,7 +152,8 @@ class PendingDecision:
             self.propensity,
             None if self.drawn == self.shown else list(self.drawn),
         )
-        decision.outcomes = {slot: (status, reward) for slot, status, reward in self.outcomes}
+        for slot, status, reward in self.outcomes:
+            decision.end({slot: math.nan if reward is None and status == REWARDED else reward}, status)
         return decision
 
 

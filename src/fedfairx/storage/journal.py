@@ -158,8 +158,6 @@ class Journal:
     def append(self, step: Step) -> None:
         """Buffer a step."""
         if isinstance(step, Ended):
-            if step.slots is not None:
-                self.append(step.slots)
             self.log.ended[step.decision] = step.status
             self._append_outcome(step.decision, step.status, step.reward, step.person)
         elif isinstance(step, Decided):
