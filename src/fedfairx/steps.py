@@ -67,6 +67,30 @@ class Replaced(Struct, frozen=True):
     turn: int  # 1 for the first that replaces another
 
 
+class _Fields(Struct, frozen=True):
+    """An event whose fields are stored as JSON."""
+
+    def pack(self) -> bytes:
+        return encode(self)
+
+    @classmethod
+    def unpack(cls, body: bytes) -> Self:
+        return decode(body, type=cls)
+
+
+class _Run(Struct, frozen=True):
+    """An event of which the number of a private agent's budget is stored."""
+
+    run: int
+
+    def pack(self) -> bytes:
+        return str(self.run).encode()
+
+    @classmethod
+    def unpack(cls, body: bytes) -> Self:
+        return cls(int(body))
+
+
 class Learnt(Struct, frozen=True):
     """Records of actions that were shown elsewhere: contexts (n, d), or coordinates (n,) of actions."""
 
@@ -181,50 +205,25 @@ class TotalAdded(Struct, frozen=True):
         return cls(_release(text), int(members))
 
 
-class RunBegun(Struct, frozen=True):
+class RunBegun(_Run, frozen=True):
     """A private agent continues under its budget of this number."""
-
-    run: int
 
     kind: ClassVar[str] = "run"
 
-    def pack(self) -> bytes:
-        return str(self.run).encode()
 
-    @classmethod
-    def unpack(cls, body: bytes) -> Self:
-        return cls(int(body))
-
-
-class EpochBegun(Struct, frozen=True):
+class EpochBegun(_Run, frozen=True):
     """With secure aggregation: an epoch began, under the budget of this number."""
-
-    run: int
 
     kind: ClassVar[str] = "epoch"
 
-    def pack(self) -> bytes:
-        return str(self.run).encode()
 
-    @classmethod
-    def unpack(cls, body: bytes) -> Self:
-        return cls(int(body))
-
-
-class ActionsChanged(Struct, frozen=True):
+class ActionsChanged(_Fields, frozen=True):
     """Actions without features were added or retired (`how` is "add" or "retire")."""
 
     how: str
     names: Sequence[str]
 
     kind: ClassVar[str] = "actions"
-
-    def pack(self) -> bytes:
-        return encode(self)
-
-    @classmethod
-    def unpack(cls, body: bytes) -> Self:
-        return decode(body, type=cls)
 
 
 class SchemaExtended(Struct, frozen=True):
@@ -245,7 +244,7 @@ class SchemaExtended(Struct, frozen=True):
 # --- steps that change how earlier ones are read ----------------------------------------------------------
 
 
-class Dropped(Struct, frozen=True):
+class Dropped(_Fields, frozen=True):
     """Old rows lost their content, all of them so far: how many, which, and by what rule.
 
     before: all of them have smaller numbers.
@@ -261,43 +260,22 @@ class Dropped(Struct, frozen=True):
 
     kind: ClassVar[str] = "drop"
 
-    def pack(self) -> bytes:
-        return encode(self)
 
-    @classmethod
-    def unpack(cls, body: bytes) -> Self:
-        return decode(body, type=cls)
-
-
-class Deleted(Struct, frozen=True):
+class Deleted(_Fields, frozen=True):
     """The rows of these numbers lost their content, with the records of a person."""
 
     rows: Sequence[int]
 
     kind: ClassVar[str] = "delete"
 
-    def pack(self) -> bytes:
-        return encode(self)
 
-    @classmethod
-    def unpack(cls, body: bytes) -> Self:
-        return decode(body, type=cls)
-
-
-class RolledBack(Struct, frozen=True):
+class RolledBack(_Fields, frozen=True):
     """What was learnt in step `to` and in later ones was undone: the agent went back to `time`."""
 
     to: int
     time: int  # microseconds since 1970
 
     kind: ClassVar[str] = "rollback"
-
-    def pack(self) -> bytes:
-        return encode(self)
-
-    @classmethod
-    def unpack(cls, body: bytes) -> Self:
-        return decode(body, type=cls)
 
 
 Event = (
