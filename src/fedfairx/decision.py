@@ -18,6 +18,8 @@ from fedfairx.util.arrays import Array
 Rewards = Mapping[Any, float | None] | Sequence[float | None]
 #: What may become of a decision or of one of its slots; none was deleted while it waited.
 REWARDED, WITHDRAWN, EXPIRED, DELETED = "rewarded", "withdrawn", "expired", "deleted"
+#: Why a decision or a slot gets no reward, by its status.
+REASONS = {WITHDRAWN: "was forgotten", EXPIRED: "has expired", DELETED: "was deleted"}
 _NONE: Mapping[int, Any] = MappingProxyType({})
 
 

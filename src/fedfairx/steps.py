@@ -293,7 +293,8 @@ Event = (
     | Deleted
     | RolledBack
 )
-Step = Decided | SlotsEnded | Ended | Replaced | Event
+Outcome = SlotsEnded | Ended | Replaced
+Step = Decided | Outcome | Event
 
 #: How the body of an event of each kind is read.
 UNPACK: dict[str, Callable[[bytes], Event]] = {event.kind: event.unpack for event in Event.__args__}

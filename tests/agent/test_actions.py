@@ -159,7 +159,7 @@ def test_what_is_no_list_of_names(given: Any) -> None:
     before = bare(agent)
     with pytest.raises(InvalidInput, match=r"^actions(\[0\])? must"):
         agent.decide(given)
-    with pytest.raises(InvalidInput, match=r"^actions(\[0\])? must"):
+    with pytest.raises(InvalidInput, match=r"^contexts\[1\]\.actions(\[0\])? must"):
         agent.decide_many([NAMES, given])
     assert bare(agent) == before
 

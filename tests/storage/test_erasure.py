@@ -469,6 +469,16 @@ def test_what_waits_is_withdrawn_and_what_others_have_stays(place: str, tmp_path
     assert check(place).rewards == 4
 
 
+def test_a_slot_says_that_its_reward_was_deleted(tmp_path: Path) -> None:
+    with ffx.Agent.open(tmp_path / "agent.db", dimension=D, slots=2) as agent:
+        made = agent.decide(np.eye(3, D))
+        for action, person in zip(made.actions, ("p1", "p2"), strict=True):
+            agent.observe(made, rewards={action: 0.5}, person=person)
+        assert agent.delete_person("p2").shared == 1
+        with pytest.raises(AlreadyObserved, match=r"slot 2, was deleted"):
+            agent.observe(made, rewards={made.actions[1]: 0.25}, replace=True)
+
+
 @pytest.mark.long
 def test_in_a_private_agent_what_was_sent_stays(place: str, tmp_path: Path) -> None:
     """The open leaf holds a blank record in its place, and its own sums are without it."""

@@ -77,9 +77,9 @@ def decide(journal: Journal, note: DecisionNote | None = None, weights: Weights 
         if note is not None and note.key is not None:
             journal.require_new(note.key)
         values = np.concatenate([VALUES, *[X[0]] * (len(weights) - 1)])
-        origin = journal.origins.of(number)
+        origin = journal.prefixes.of(number)
         decision = Decision(number, shown, values, 2, weights, None, origin, log.time, 0.75)
-        journal.append(Decided(decision, X, None, note))
+        journal.append_decisions([Decided(decision, X, None, note)])
         log.numbers.next = number + 1
     return number
 

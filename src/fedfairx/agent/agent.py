@@ -6,7 +6,6 @@ changes, and appended to the log (`log`), all in one transaction. Warnings come 
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -58,6 +57,7 @@ from fedfairx.core.slates import ONE, Slots, Weights, as_weights
 from fedfairx.core.statistics import packed_size, unpack
 from fedfairx.decision import (
     EXPIRED,
+    REASONS,
     REWARDED,
     WITHDRAWN,
     Decision,
@@ -105,13 +105,7 @@ ActionsLike = ArrayLike | Sequence[Any] | Mapping[str, Any] | Any
 
 
 WORK = 100_000_000  # multiplications, about, in a step of `learn`: a second or two, for each who replays it
-#: Why a decision does not wait, by its status.
-_REASONS = {
-    WITHDRAWN: "was forgotten",
-    EXPIRED: "has expired",
-    "deleted": "was deleted",
-    ENDED: "has its reward already (or was forgotten)",
-}
+_REASONS = REASONS | {ENDED: "has its reward already (or was forgotten)"}
 
 
 class Agent:
@@ -223,7 +217,7 @@ class Agent:
         if self._model.aging is not None:
             self._model.aging.clock = log.clock
 
-    def _take(self, step: steps.Step) -> None:
+    def _take(self, step: steps.Event) -> None:
         """Inside a transaction: check a step, take it and write it."""
         self._core.check(step)
         self._core.apply(step)
@@ -231,11 +225,10 @@ class Agent:
 
     def _expected_length(self) -> float:
         """The length of contexts that fits the prior or the confidence region."""
-        prior, reward_range = self.options.prior, self.options.reward_range
+        prior = self.options.prior
         if prior is None:
             return 1.0 / self.options.region.parameter_norm
-        own = self._model.actions is not None
-        return Prior.for_merit(self.merit, reward_range=reward_range, arms_of_their_own=own).sd / prior.sd
+        return self._model.default_prior.sd / prior.sd
 
     # --- what it is ----------------------------------------------------------------------------------
 
@@ -360,17 +353,7 @@ class Agent:
         For "optimism", which has none, the default prior of its merit.
         """
         with self._lock:
-            assumed, learner = self.options.prior, self._model.learner
-            if assumed is None:
-                own = self._model.actions is not None
-                return Prior.for_merit(
-                    self.merit, reward_range=self.options.reward_range, arms_of_their_own=own
-                )
-            sd = math.sqrt(learner.noise_variance / learner.ridge)
-            mean = assumed.mean
-            if learner.learns_mean:  # of actions without features one for all, else that of the intercept
-                mean = learner.sizes.mean if self._model.actions is not None else tuple(learner.mean.tolist())
-            return Prior(mean, sd, math.sqrt(learner.noise_variance), assumed.learn)
+            return self._model.prior
 
     @property
     def posterior(self) -> Posterior:
@@ -467,9 +450,9 @@ class Agent:
             rows, where there are several slots), that is what is taken and learnt from.
         """
         with self._transaction:
-            rows, called, encoded = self._arms(contexts, names, actions, context)
+            rows, labels, encoded = self._arms(contexts, names, actions, context)
             weights = self._slots if slots is None else self._weights(slots)
-            decision = self._decide(rows, weights, called, note)
+            decision = self._decide(rows, weights, labels, note)
             if encoded is not None:
                 self.count_values(encoded)
             return decision
@@ -542,28 +525,28 @@ class Agent:
     ) -> Decision:
         """Inside a transaction: draw among checked actions, and write the decision."""
         log, numbers = self._log, self._log.numbers
-        propensity = wanted = None
+        propensity = baseline = None
         if note is not None:
             if note.baseline is not None:
                 note = note._replace(baseline=as_baseline(note.baseline, len(rows), weights))
-                wanted = None if note.mode == "live" else list(note.wanted)
+                baseline = None if note.mode == "live" else list(note.wanted)
             if note.key is not None:
                 log.require_new(note.key)
         drawn, values = self._model.draw(rows, weights, self._draws)
         if self._looks:
             self._look(rows)  # before anything changes: the warning may be turned into an error
         shown = drawn
-        if wanted is not None:
-            shown, size = wanted, self._model.dimension
+        if baseline is not None:
+            shown, size = baseline, self._model.dimension
             values[len(rows) + size :] = np.concatenate([context_of(rows, arm, size) for arm in shown])
         if note is not None:
             propensity = note.propensity(shown[0], float(values[shown[0]]), weights)
-        called = None if names is None else [names[arm] for arm in shown]
+        labels = None if names is None else [names[arm] for arm in shown]
         number = numbers.next
         numbers.next = number + 1
-        instead = None if wanted is None else drawn
+        instead = None if baseline is None else drawn
         decision = Decision(
-            number, shown, values, len(rows), weights, called, log.prefix, log.time, propensity, instead
+            number, shown, values, len(rows), weights, labels, log.prefix, log.time, propensity, instead
         )
         self._core.decided(decision)
         log.append_decisions((steps.Decided(decision, rows, names, note),))
@@ -592,48 +575,49 @@ class Agent:
         notes: stored by a durable agent beside each decision, or None where there is nothing to store.
         """
         with self._transaction:
-            whole = is_whole(contexts, self.dimension)
+            weights, described = self._weights(slots), self._model.actions is None
+            whole = described and is_whole(contexts, self.dimension)
             blocks: Any = contexts if whole else list(contexts)
-            actions, weights = self._model.actions, self._weights(slots)
-            called: list[Any] = [None] * len(blocks) if names is None else list(names)
-            noted = [None] * len(blocks) if notes is None else list(notes)
-            for what, texts in (("names", called), ("notes", noted)):
+            labels: list[Any] = [None] * len(blocks) if names is None else list(names)
+            all_notes = [None] * len(blocks) if notes is None else list(notes)
+            for what, texts in (("names", labels), ("notes", all_notes)):
                 text = f"must be as many as the {len(blocks)} decisions"
                 require(len(texts) == len(blocks), what, text, len(texts))
-            most = len(weights)
-            counted: list[Encoded] = []
-            if whole and actions is None:
+            values: list[Encoded | None] = []
+            if not whole:
+                blocks, labels, values = self._arms_of_each(blocks, labels)
+            if described:
                 blocks = as_blocks(blocks, self.dimension)
-                if names is not None:
-                    called = [None if each is None else as_names(each, blocks.shape[1]) for each in called]
-            elif actions is None:
-                parts = []
-                for index, (block, names_of) in enumerate(zip(blocks, called, strict=True)):
-                    asked = block if _is_request(block) else {"contexts": block}
-                    try:
-                        parts.append(self._arms(names=names_of, **asked))
-                    except InvalidInput as error:
-                        raise in_block(index, error) from None
-                blocks = as_blocks([rows for rows, _, _ in parts], self.dimension)
-                called = [each for _, each, _ in parts]
-                counted = [each for *_, each in parts if each is not None]
-            for rows in blocks if self._looks and actions is None else ():
-                self._scale.look(rows)
-            for block in blocks[:1] if whole else blocks:
-                arms = len(block) if actions is None else len(actions.offered(block)[1])
-                text = f"must be at most as many as the {arms} actions of each decision"
-                require(most <= arms, "slots", text, most)
-            plain = all(note is None or note.baseline is None for note in noted)
+                for rows in blocks if self._looks else ():
+                    self._scale.look(rows)
+            if whole and names is not None:
+                labels = [None if each is None else as_names(each, blocks.shape[1]) for each in labels]
+            arms = min(map(len, blocks[:1] if whole else blocks), default=len(weights))
+            text = f"must be at most as many as the {arms} actions of each decision"
+            require(len(weights) <= arms, "slots", text, len(weights))
+            plain = all(note is None or note.baseline is None for note in all_notes)
             if plain and self._model.can_draw_together(blocks, weights):
-                decisions = self._decide_together(blocks, called, noted)
+                decisions = self._decide_together(blocks, labels, all_notes)
             else:
                 decisions = [
-                    self.decide(block, slots=slots, names=each, note=note)
-                    for block, each, note in zip(blocks, called, noted, strict=True)
+                    self._decide(rows, weights, label, note)
+                    for rows, label, note in zip(blocks, labels, all_notes, strict=True)
                 ]
-            for encoded in counted:
-                self.count_values(encoded)
+            for encoded in values:
+                if encoded is not None:
+                    self.count_values(encoded)
             return decisions
+
+    def _arms_of_each(self, blocks: Sequence[Any], names: Sequence[Any]) -> tuple[list[Any], ...]:
+        """`_arms` of several decisions, as three lists."""
+        arms = []
+        for index, (block, labels) in enumerate(zip(blocks, names, strict=True)):
+            request = block if _is_request(block) else {"contexts": block}
+            try:
+                arms.append(self._arms(names=labels, **request))
+            except InvalidInput as error:
+                raise in_block(index, error) from None
+        return [rows for rows, _, _ in arms], [label for _, label, _ in arms], [each for _, _, each in arms]
 
     def _decide_together(
         self,
@@ -653,12 +637,12 @@ class Agent:
         first = log.numbers.next
         log.numbers.next = first + count
         for place, action in enumerate(actions):
-            called = names[place]
-            chosen = None if called is None else [called[action]]
+            labels = names[place]
+            label = None if labels is None else [labels[action]]
             row = values[place].copy()  # it keeps the memory of no other decision
-            decision = Decision(first + place, [action], row, arms, ONE, chosen, prefix, time)
+            decision = Decision(first + place, [action], row, arms, ONE, label, prefix, time)
             core.decided(decision)
-            decided.append(steps.Decided(decision, contexts[place], called, notes[place]))
+            decided.append(steps.Decided(decision, contexts[place], labels, notes[place]))
         log.append_decisions(decided)
         return [step.decision for step in decided]
 
@@ -891,9 +875,8 @@ class Agent:
             for decision, each in zip(waiting, outcomes, strict=True):
                 self._core.check(steps.SlotsEnded(decision.number, each))
             whose = as_persons(persons, len(waiting))
-            with self._transaction:
-                for decision, each, person in zip(waiting, outcomes, whose, strict=True):
-                    self._end(decision, each, person=person)
+            for decision, each, person in zip(waiting, outcomes, whose, strict=True):
+                self._end(decision, each, person=person)
         self._warn(*outcomes)
 
     def _different(self, decisions: Iterable[Decision | str]) -> list[Decision]:
@@ -944,13 +927,11 @@ class Agent:
                 for person in whose:
                     refuse_person(person)  # it would be stored nowhere
             most = max(WORK // (1_000 if self._model.actions else max(self.dimension**2, 1_000)), 1)
-            with self._transaction:
-                for at in range(0, len(rows), most):
-                    part = slice(at, at + most)
-                    if self.private:
-                        self._enter_rows(rows[part], values[part], whose[part])
-                    weighted = None if each is None else each[part]
-                    self._take(steps.Learnt(rows[part], values[part], weighted))
+            for at in range(0, len(rows), most):
+                part = slice(at, at + most)
+                if self.private:
+                    self._enter_rows(rows[part], values[part], whose[part])
+                self._take(steps.Learnt(rows[part], values[part], None if each is None else each[part]))
             if encoded is not None:
                 self.count_values(encoded)
         self._warn(dict(enumerate(values)))
@@ -1555,12 +1536,12 @@ class Agent:
     @property
     def durable(self) -> bool:
         """Whether it is stored in a database (`Agent.open`)."""
-        return not isinstance(self._log, NullLog)
+        return isinstance(self._log, AgentStore)
 
     @property
     def shared(self) -> bool:
         """Whether other processes may have it open too (`Agent.open`)."""
-        return isinstance(self._log, AgentStore) and self._log.log.database.shared
+        return self.durable and self._stored().log.database.shared
 
     @property
     def journal(self) -> Journal:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from fedfairx.agent.half_life import wall_clock
 from fedfairx.errors import InvalidInput
 from fedfairx.privacy import Budget, Privatizer
-from fedfairx.steps import Decided, Learnt, Step, numbers_of
+from fedfairx.steps import Decided, Event, Learnt, Outcome, numbers_of
 from fedfairx.storage.decision_ids import IdPrefixes
 from fedfairx.storage.transaction_log import StepCounter
 
@@ -40,8 +40,8 @@ class StepLog(Protocol):
     def clock(self) -> int:
         """The time of the step that is taken or replayed, by which records age."""
 
-    def append(self, step: Step) -> None:
-        """Write a step."""
+    def append(self, step: Outcome | Event) -> None:
+        """Write a step other than a decision."""
 
     def append_decisions(self, decided: Sequence[Decided]) -> None:
         """Write decisions, whose numbers follow one another."""
@@ -75,7 +75,7 @@ class NullLog:
         self._runs = 1
         self._next: Privatizer | None = None  # of the run that may begin
 
-    def append(self, step: Step) -> None:
+    def append(self, step: Outcome | Event) -> None:
         """Count records that were learnt, which the privacy ledger knows by number."""
         if type(step) is Learnt:
             self.numbers.next += numbers_of(step)

@@ -44,6 +44,7 @@ from fedfairx.core.agent_kernels import (
 )
 from fedfairx.core.estimate import REFRESH_EVERY
 from fedfairx.core.marginal_likelihood import next_refit
+from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.core.slates import ONE, Weights, slate_scratch
 from fedfairx.core.statistics import diagonal_entries, embedded, packed_size, unpack
@@ -140,6 +141,24 @@ class Model:
         if self.options.confidence is not None:
             return self.options.confidence.noise_sd
         return math.sqrt(self.learner.noise_variance)
+
+    @property
+    def default_prior(self) -> Prior:
+        """The prior that fits the merit, where none is given."""
+        options, own = self.options, self.actions is not None
+        assert options.merit is not None
+        return Prior.for_merit(options.merit, reward_range=options.reward_range, arms_of_their_own=own)
+
+    @property
+    def prior(self) -> Prior:
+        """The prior and the σ of the next decision; for "optimism", which has none, the default one."""
+        assumed, learner = self.options.prior, self.learner
+        if assumed is None:
+            return self.default_prior
+        mean, noise_sd = assumed.mean, math.sqrt(learner.noise_variance)
+        if learner.learns_mean:  # of actions without features one for all, else that of the intercept
+            mean = learner.sizes.mean if self.actions is not None else tuple(learner.mean.tolist())
+        return Prior(mean, math.sqrt(learner.noise_variance / learner.ridge), noise_sd, assumed.learn)
 
     @property
     def observed(self) -> int:

@@ -165,7 +165,7 @@ class AgentStore:
         self.log = log
         self.journal = journal = Journal(log, number)
         self.lock, self.transaction, self.numbers = log.lock, log.transaction, log.numbers
-        self.prefixes = journal.origins
+        self.prefixes = journal.prefixes
         self.append, self.append_decisions = journal.append, journal.append_decisions
         self.require_new, self.status_of = journal.require_new, journal.status_of
         self.prefix = ""  # since `follow`

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from fedfairx import steps
-from fedfairx.decision import REWARDED
+from fedfairx.decision import DELETED, REWARDED
 from fedfairx.storage.amendments import LEARNT, marks
 from fedfairx.storage.database import Ask
 from fedfairx.storage.journal import SOME, WITH_CONTENT, Journal
@@ -167,7 +167,7 @@ def delete_rows(journal: Journal, decisions: Sequence[int], outcomes: Iterable[O
     ended = {each.seq: each for each in outcomes}
     for seq, each in ended.items():
         whole = each.decision in decisions or each.slot > 0
-        status = "deleted" if whole and each.status == REWARDED else each.status
+        status = DELETED if whole and each.status == REWARDED else each.status
         journal.log.write(
             f"UPDATE outcomes SET reward = NULL, person = NULL, status = ?, seal = {WITHOUT_SALT} "
             "WHERE agent = ? AND seq = ?",

@@ -22,7 +22,7 @@ from fedfairx import steps
 from fedfairx.core.slates import ONE
 from fedfairx.decision import REWARDED, Decision, DecisionNote, status_of
 from fedfairx.errors import FedFairXError, KeyTaken, StateError, StorageUnavailable, require
-from fedfairx.steps import Decided, Ended, Event, Replaced, SlotsEnded, Step
+from fedfairx.steps import Decided, Ended, Event, Outcome, Replaced, SlotsEnded, Step
 from fedfairx.storage.amendments import AMENDING, Amendments, amendments, is_blank, marks
 from fedfairx.storage.database import Ask, Row, damaged, pages
 from fedfairx.storage.decision_ids import IdPrefixes
@@ -127,8 +127,8 @@ class Journal:
         self.rewritten = 0  # how often another process may have changed what earlier steps mean
         self._named: tuple[Sequence[str] | None, str | None] = None, None  # the last names, and as JSON
         self._amended: tuple[list[Row], Amendments] = [], Amendments()  # as of this event
-        self.origins, self._reading = IdPrefixes(), threading.Lock()
-        self._origins_read: int | None = None  # `Log.last_prefix` then
+        self.prefixes, self._reading = IdPrefixes(), threading.Lock()
+        self._prefixes_read: int | None = None  # `Log.last_prefix` then
         self.read_prefixes()
 
     @property
@@ -137,31 +137,29 @@ class Journal:
 
     def read_prefixes(self) -> None:
         """Read the prefixes of ids, if there are others than were read before."""
-        if self._origins_read != self.log.last_prefix:
+        if self._prefixes_read != self.log.last_prefix:
             rows = self.log.database.execute(_PREFIXES, (self.agent,))
             with self._reading:
-                self.origins.pairs = [(int(first), str(prefix)) for first, prefix in rows]
-            self._origins_read = self.log.last_prefix
+                self.prefixes.pairs = [(int(first), str(prefix)) for first, prefix in rows]
+            self._prefixes_read = self.log.last_prefix
 
     def _has_more_prefixes(self) -> bool:
         """Whether another process has drawn prefixes since this one caught up; if so, they are known now."""
         if not self.log.database.shared:
             return False
-        rows, before = self.log.database.read(_PREFIXES, (self.agent,)), len(self.origins.pairs)
+        rows, before = self.log.database.read(_PREFIXES, (self.agent,)), len(self.prefixes.pairs)
         with self._reading:  # the thread that writes may have read later ones meanwhile
-            if len(rows) > len(self.origins.pairs):
-                self.origins.pairs = [(int(first), str(prefix)) for first, prefix in rows]
-            return len(self.origins.pairs) > before
+            if len(rows) > len(self.prefixes.pairs):
+                self.prefixes.pairs = [(int(first), str(prefix)) for first, prefix in rows]
+            return len(self.prefixes.pairs) > before
 
     # --- writing -------------------------------------------------------------------------------------
 
-    def append(self, step: Step) -> None:
+    def append(self, step: Outcome | Event) -> None:
         """Buffer a step."""
         if isinstance(step, Ended):
             self.log.ended[step.decision] = step.status
             self._append_outcome(step.decision, step.status, step.reward, step.person)
-        elif isinstance(step, Decided):
-            self.append_decisions((step,))
         elif isinstance(step, SlotsEnded):
             for slot, reward in step.rewards.items():
                 status = status_of(reward, step.status)
@@ -287,7 +285,7 @@ class Journal:
         """Draw and store a new prefix of ids: random, so that no other opening of any copy has it."""
         with self.log.transaction as log:
             first = log.numbers.next
-            prefix = self.origins.begin(first)
+            prefix = self.prefixes.begin(first)
             (number,) = log.write("SELECT COALESCE(MAX(id), 0) + 1 FROM id_prefixes")[0]
             log.write(
                 "INSERT INTO id_prefixes VALUES (?, ?, ?, ?, ?)",
@@ -449,7 +447,7 @@ class Journal:
 
     def _decided(self, row: Row) -> Entry:
         stored = self._checked(DecisionRow(*row), self._seal_decision)
-        origin = self.origins.of(stored.seq) or ""
+        origin = self.prefixes.of(stored.seq) or ""
         return Entry(stored.seq, stored.time, stored.seal, stored.decided(origin))
 
     def _outcome(self, row: Row) -> Entry:
@@ -465,7 +463,7 @@ class Journal:
         return Entry(seq, when, seal, self.event(row))
 
     def _seal_decision(self, previous: bytes, salt: bytes, row: Row) -> bytes:
-        return seal_decision(previous, salt, row, self.origins.of(row[0]) or "")
+        return seal_decision(previous, salt, row, self.prefixes.of(row[0]) or "")
 
     def _checked(self, row: Stored, seal: Seal) -> Stored:
         """The row, if it fits its seal, or has lost its content rightly."""
@@ -482,16 +480,16 @@ class Journal:
 
     def id_of(self, number: int) -> str:
         """The id of the decision with this number."""
-        prefix = self.origins.of(number)
+        prefix = self.prefixes.of(number)
         if prefix is None:
             raise self._damaged(f"step {number} is of no opening")
         return f"{prefix}-{number}"
 
     def decision(self, identity: str) -> StoredDecision | None:
         """The decision with this id; None if this agent made none."""
-        number = self.origins.number_in(identity)
+        number = self.prefixes.number_in(identity)
         if number is None and self._has_more_prefixes():
-            number = self.origins.number_in(identity)
+            number = self.prefixes.number_in(identity)
         return None if number is None else self._one(" AND d.seq = ?", number)
 
     def by_key(self, key: str) -> StoredDecision | None:

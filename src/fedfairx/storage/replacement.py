@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fedfairx import steps
 from fedfairx.core.slates import ONE
-from fedfairx.decision import REWARDED, Decision
+from fedfairx.decision import REASONS, REWARDED, Decision
 from fedfairx.errors import AlreadyObserved
 from fedfairx.steps import Event, Replaced
 from fedfairx.storage.journal import Journal
@@ -49,9 +49,8 @@ def stored_reward(journal: Journal, decision: Decision, slot: int) -> StoredRewa
     if not rows:
         return None
     if rows[-1].status != REWARDED:
-        what = f"decision {decision.id}" + ("" if decision.weights is ONE else f", slot {slot + 1},")
-        ended = "was forgotten" if rows[-1].status == "withdrawn" else "has expired"
-        raise AlreadyObserved(f"{what} {ended}")
+        which = f"decision {decision.id}" + ("" if decision.weights is ONE else f", slot {slot + 1},")
+        raise AlreadyObserved(f"{which} {REASONS[rows[-1].status]}")
     return StoredReward(decision, rows[0], rows[-1])
 
 

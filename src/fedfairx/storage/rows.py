@@ -15,7 +15,7 @@ import numpy as np
 
 from fedfairx.core.slates import ONE
 from fedfairx.decision import REWARDED, Decision, DecisionNote
-from fedfairx.steps import Decided, Ended, Replaced, SlotsEnded
+from fedfairx.steps import Decided, Ended, Outcome, Replaced, SlotsEnded
 from fedfairx.storage.database import Row
 from fedfairx.storage.seals import (
     DECISION,
@@ -121,7 +121,7 @@ class OutcomeRow(NamedTuple):
         """The reward as it was learnt: one that was not a number is stored as NULL."""
         return float("nan") if self.reward is None and self.status == REWARDED else self.reward
 
-    def step(self, newest: OutcomeRow | None) -> SlotsEnded | Ended | Replaced:
+    def step(self, newest: OutcomeRow | None) -> Outcome:
         """The step, with the reward of the outcome that has replaced it last."""
         reward = self.learnt if newest is None else newest.learnt
         if self.turn:
