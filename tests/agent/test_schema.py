@@ -406,3 +406,24 @@ def test_a_shift_of_all_rewards_changes_shares_only_without_an_intercept() -> No
 
 def rows_of(rows: Any) -> list[dict[str, float]]:
     return [{"a": float(a), "b": float(b)} for a, b in rows]
+
+
+@pytest.mark.filterwarnings("ignore::fedfairx.errors.ClockWarning")
+def test_an_extension_that_was_rolled_back_is_not_what_columns_mean(tmp_path: Path) -> None:
+    place = tmp_path / "agent.db"
+    with ffx.Agent.open(place, schema=FIRST) as agent:
+        now = [4_000_000_000]  # seconds: ahead of the real clock, which `Agent.open` looks at first
+        agent.journal.log.clock = lambda: now[0] * 10**9
+        taught(agent, 3)
+        now[0] += 10
+        agent.extend_schema(SECOND)
+        late = agent.decide(actions=ROWS, context=BONN)
+        assert agent.roll_back(to=now[0]).withdrawn == 1
+        assert agent.schema == FIRST
+        agent.verify()
+    assert read_feature_schema(place) == FIRST.to_dict()
+    with ffx.Agent.open(place, schema=SECOND) as agent:
+        assert agent.schema == FIRST.extend(SECOND)
+        assert len(agent.decide(actions=ROWS, context=BONN).theta) == len(late.theta)
+        agent.verify()
+    assert read_feature_schema(place) == FIRST.extend(SECOND).to_dict()

@@ -174,9 +174,9 @@ class Agent:
         seed: int | np.random.SeedSequence | None = None,
         **keywords: Unpack[Keywords],
     ) -> None:
-        asked = Options.given(options, **keywords)
-        text = f"must be given for {asked.composed.name}, as Options.privatizer(…) makes it"
-        require(privatizer is not None or not asked.private, "privatizer", text, privatizer)
+        options = Options.given(options, **keywords)
+        text = f"must be given for {options.composed.name}, as Options.privatizer(…) makes it"
+        require(privatizer is not None or not options.private, "privatizer", text, privatizer)
         require(name is None or isinstance(name, str), "name", "must be a string", name)
         require(not isinstance(seed, int) or seed >= 0, "seed", "must be >= 0", seed)
         dimension, arms = as_arms(dimension, actions, schema)
@@ -185,9 +185,9 @@ class Agent:
         check_privatizer(privatizer, dimension=dimension, name=name)
         shared = privatizer.stream is not None and privatizer.stream.mechanism.share is not None
         text = f"must be {PLAIN!r} where the privatizer's noise is no share: {WHERE_SECURE}"
-        require(shared or not asked.secure, "aggregation", text, asked.aggregation)
+        require(shared or not options.secure, "aggregation", text, options.aggregation)
         self.name: str = name or privatizer.owner or f"agent-{secrets.token_hex(4)}"
-        self.options = asked.for_agent(arms_of_their_own=arms is not None)
+        self.options = options.for_agent(arms_of_their_own=arms is not None)
         one = arms is None or self.options.prior is None or not isinstance(self.options.prior.mean, tuple)
         require(one, "prior", "must have one mean for all actions, since more can be added", "a tuple")
         decide_from = privatizer.guarantee.decide_from
@@ -955,12 +955,12 @@ class Agent:
 
     def set_window(self, window: float | None, default_reward: float | None = None) -> None:
         """Set the seconds after which `expire` gives up on a reward, and the reward learnt then, if any."""
-        asked = Expiry(window=window, default_reward=default_reward)
+        expiry = Expiry(window=window, default_reward=default_reward)
         try:
-            reward = None if asked.default_reward is None else self._reward(asked.default_reward)
+            reward = None if expiry.default_reward is None else self._reward(expiry.default_reward)
         except InvalidInput as error:
             raise InvalidInput(f"default_{error}") from None
-        self.window, self.default_reward = asked.window, reward
+        self.window, self.default_reward = expiry.window, reward
 
     def expire(self, now: float | None = None) -> int:
         """Give up on decisions that are older than `window`; return how many.
@@ -1194,7 +1194,7 @@ class Agent:
         Exact sums that were sent are no longer those that the log gives, so the last number is not used for
         these.
         """
-        store.log.write("DELETE FROM snapshots WHERE agent = ? AND seq > ?", (store.journal.agent, seq))
+        store.journal.delete_snapshots(after=seq)
         store.rebuild()
         store.snapshot_due = True
         sums = self._model.sums

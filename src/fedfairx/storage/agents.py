@@ -6,11 +6,11 @@ import json
 import os
 from typing import Any, NamedTuple
 
+from fedfairx.steps import SchemaExtended
 from fedfairx.storage.database import damaged
 from fedfairx.storage.journal import Journal
 from fedfairx.storage.open_log import open_log
-from fedfairx.storage.rows import HEAD
-from fedfairx.storage.seals import seal_other
+from fedfairx.storage.seals import EVENT, seal_other
 from fedfairx.storage.transaction_log import Log
 
 
@@ -67,7 +67,7 @@ def update_settings(log: Log, agent: int, settings: dict[str, Any]) -> None:
 
 
 def read_feature_schema(place: str | os.PathLike[str], *, agent: str | None = None) -> dict[str, Any] | None:
-    """What the columns of contexts mean to the agent of this name, or to the first agent, as stored last.
+    """What the columns of contexts mean now to the agent of this name, or to the first agent.
 
     That is `Schema.to_dict`, or what a service notes of an agent without a schema: no features, and whether
     there is an intercept. None if nothing was stored.
@@ -82,14 +82,16 @@ def read_feature_schema(place: str | os.PathLike[str], *, agent: str | None = No
         if not rows:
             return None
         number, settings = rows[0]
-        later = read(
-            "SELECT body FROM events WHERE agent = ? AND kind = 'schema' ORDER BY seq DESC LIMIT 1", (number,)
-        )
+        journal = Journal(log, number)
+        amended = journal.amendments()
+        extensions = f"SELECT {EVENT}, seal FROM events WHERE agent = ? AND kind = ? ORDER BY seq DESC"
+        for row in read(extensions, (number, SchemaExtended.kind)):
+            event = journal.event(row)
+            if isinstance(event, SchemaExtended) and not amended.is_undone(row[0]):
+                return event.schema.to_dict()
         first: dict[str, Any] | None = json.loads(settings).get("features")
-        if later or first:
-            return json.loads(later[0][0][HEAD:]) if later else first
-        noted = read("SELECT body FROM feature_schemas WHERE agent = ?", (number,))
-        return json.loads(noted[0][0]) if noted else None
+        notes = [] if first else read("SELECT body FROM feature_schemas WHERE agent = ?", (number,))
+        return json.loads(notes[0][0]) if notes else first
     finally:
         log.close()
 

@@ -314,6 +314,10 @@ class Journal:
                 least = min(range(1, len(there) - 2), key=lambda at: there[at + 1] - there[at - 1])
                 log.write("DELETE FROM snapshots WHERE agent = ? AND seq = ?", (self.agent, there.pop(least)))
 
+    def delete_snapshots(self, *, after: int) -> None:
+        """Inside a transaction: delete the snapshots that contain the step of this number."""
+        self.log.write("DELETE FROM snapshots WHERE agent = ? AND seq > ?", (self.agent, after))
+
     def snapshot_numbers(self) -> list[int]:
         """The numbers before which snapshots were taken, in order."""
         question = "SELECT seq FROM snapshots WHERE agent = ? ORDER BY seq"

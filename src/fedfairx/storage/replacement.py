@@ -67,12 +67,12 @@ def sealed_by(journal: Journal, outcome: OutcomeRow) -> Event | None:
 def turn_of(journal: Journal, outcome: OutcomeRow, person: str) -> tuple[int, int]:
     """The position of a reward among its person's rewards in this run, and the number of those."""
     ask, agent = journal.log.database.execute, journal.agent
-    (begun,) = ask("SELECT MAX(seq) FROM events WHERE agent = ? AND kind = 'run'", (agent,))[0]
+    question = "SELECT COALESCE(MAX(seq), -1) FROM events WHERE agent = ? AND kind = ?"
+    ((start,),) = ask(question, (agent, steps.RunBegun.kind))
     count = (
-        "SELECT COUNT(*) FROM outcomes WHERE agent = ? AND person = ? AND turn = 0 AND status = 'rewarded' "
-        "AND seq > ?"
+        "SELECT COUNT(*) FROM outcomes WHERE agent = ? AND person = ? AND turn = 0 AND status = ? AND seq > ?"
     )
-    whose = (agent, person, -1 if begun is None else begun)
+    whose = (agent, person, REWARDED, start)
     return ask(f"{count} AND seq <= ?", (*whose, outcome.seq))[0][0], ask(count, whose)[0][0]
 
 
@@ -82,7 +82,7 @@ def replace(journal: Journal, old: StoredReward, reward: float) -> None:
     Both rows stay. On replay, the newest reward is learnt in the place of the first.
     """
     row = old.newest
-    journal.log.write("DELETE FROM snapshots WHERE agent = ? AND seq > ?", (journal.agent, old.first.seq))
+    journal.delete_snapshots(after=old.first.seq)
     journal.append(Replaced(row.decision, reward, row.person, row.slot, row.turn + 1))
 
 
