@@ -116,3 +116,67 @@ def test_of_an_undone_reward_nothing_is_learnt() -> None:
     core.apply(steps.SlotsEnded(two.number, {0: 0.5, 1: 0.25}))
     core.apply(steps.Ended(two.number, "rewarded", 0.75))
     assert (agent.pending, agent.observed) == (0, 2)
+
+
+@pytest.mark.parametrize("rule", ["expected-merit", "thompson"])
+def test_a_decision_uses_up_its_random_numbers_whether_it_is_made_or_read(rule: Any) -> None:
+    agent, again = (ffx.Agent(3, rule=rule, seed=0) for _ in range(2))
+    seen = [agent._draws.ahead[-1]]
+    for _ in range(100):  # more than are drawn ahead
+        decision = agent.decide(np.eye(3))
+        again._core.apply(steps.Decided(copy(decision)))
+        assert agent._draws.position == again._draws.position
+        seen.append(agent._draws.ahead[-1])
+    assert len(set(seen)) == len(seen)
+
+
+PEER = ffx.Agent(3, name="south", seed=1).release()
+#: Steps from which nothing is left once they are undone, on an agent that holds a release of this peer.
+GONE: tuple[steps.Step, ...] = (
+    steps.Learnt(np.eye(3), [1.0] * 3),
+    steps.Aged(),
+    steps.Absorbed({"west": PEER}),
+    steps.TotalAdded(PEER, 3),
+    steps.RunBegun(2),
+    steps.EpochBegun(2),
+    steps.SchemaExtended(ffx.features.Schema({"x": (0, 1)})),
+    steps.Replaced(0, 1.0, None, 0, 1),
+    steps.Dropped(1, 1),
+    steps.Deleted([0]),
+    steps.RolledBack(0, 0),
+)
+STAYS = {steps.Decided, steps.ActionsChanged, steps.PeersDropped}
+ENDS = {steps.SlotsEnded, steps.Ended, steps.Released}
+
+
+def test_it_is_said_of_every_step_what_is_left_once_it_is_undone() -> None:
+    assert {type(step) for step in GONE} | STAYS | ENDS == set(steps.Step.__args__)
+
+
+@pytest.mark.parametrize("step", GONE, ids=lambda step: type(step).__name__)
+def test_nothing_is_left_of_most_steps_once_they_are_undone(step: steps.Step) -> None:
+    agent = ffx.Agent(3, seed=0, half_life="1h")
+    for _ in range(2):
+        decision = agent.decide(np.eye(3))
+    agent.observe(decision, reward=0.5)
+    agent.absorb({"south": PEER})
+    before, aging = agent.state(), agent._model.aging
+    assert aging is not None
+    aging.clock = lambda: 4_000_000_000_000_000  # later
+    agent._core.apply_undone(step)
+    assert agent.state() == before
+
+
+def test_actions_that_were_added_and_peers_that_were_dropped_stay_so() -> None:
+    agent = ffx.Agent(actions=["ann", "ben"], seed=0)
+    south = ffx.Agent(actions=["ann", "ben"], name="south", seed=1)
+    agent.absorb({"south": south.release()})
+    agent._core.apply_undone(steps.PeersDropped(["south"]))
+    agent._core.apply_undone(steps.ActionsChanged("add", ["cid"]))
+    assert (list(agent.held), agent.actions) == ([], ("ann", "ben", "cid"))
+    decision = agent.decide()
+    position = agent._draws.position
+    del agent._core.pending[decision.number]
+    agent._core.apply_undone(steps.Decided(decision))
+    assert agent.pending == 1
+    assert agent._draws.position != position

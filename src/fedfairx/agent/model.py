@@ -213,13 +213,13 @@ class Model:
             contexts = rows if rows.ndim == 2 else unit_vectors(rows, self.dimension)
             problem, _ = self._scratch(arms)
             more = work, values, uniform, *learner.variant
-            done: int = decide_slate_by_optimism(contexts, memory, v, problem, *more)
+            status: int = decide_slate_by_optimism(contexts, memory, v, problem, *more)
         elif rows.ndim == 2:
-            done = decide_slate(rows, memory, v, work, values, uniform, learner.quadrature)
+            status = decide_slate(rows, memory, v, work, values, uniform, learner.quadrature)
         else:
             rest = v, work, values, uniform, learner.quadrature
-            done = decide_slate_among_arms(rows, self.dimension, memory, self._is_diagonal(), *rest)
-        if done < 0:
+            status = decide_slate_among_arms(rows, self.dimension, memory, self._is_diagonal(), *rest)
+        if status < 0:
             raise not_finite("contexts", rows, LARGEST)
         drawn: list[int] = shown.tolist()
         return drawn, values

@@ -45,6 +45,7 @@ from fedfairx.storage.rows import (
     event_body,
     outcome_rows,
     packed_contexts,
+    read_slots,
     slots_text,
     whole_row,
 )
@@ -648,15 +649,16 @@ class Journal:
         assert first is not None
         action, weight = stored.action, 1.0
         if first.slot:
-            slots = json.loads(stored.slots or "")
-            action, weight = slots["shown"][first.slot - 1], slots["weights"][first.slot - 1]
+            slots = read_slots(stored.slots or "")
+            action, weight = slots.shown[first.slot - 1], slots.weights[first.slot - 1]
         context = context_of(stored.contexts, action, len(stored.policy) // 8, len(stored.theta) // 8)
         reward = first.reward if newest is None else newest.reward
         return context if weight == 1.0 else weight * context, reward
 
     def _slots(self, stored: StoredDecision, ended: Sequence[Outcomes]) -> list[StoredSlot]:
-        fields, names, exposure = json.loads(stored.slots_json or ""), stored.names, stored.policy
-        shown, weights, baseline = fields["shown"], fields["weights"], fields.get("baseline")
+        column, names, exposure = read_slots(stored.slots_json or ""), stored.names, stored.policy
+        shown, weights, baseline = column.shown, column.weights, column.baseline
+        own: Sequence[int | None] = baseline or [None] * len(shown)
         note = DecisionNote(mode=stored.mode, baseline=baseline, control_share=stored.control_share)
         slots = [
             StoredSlot(
@@ -667,9 +669,7 @@ class Journal:
                 wanted,
                 None if names is None else names[action],
             )
-            for action, weight, drawn, wanted in zip(
-                shown, weights, fields.get("drawn", shown), baseline or [None] * len(shown), strict=True
-            )
+            for action, weight, drawn, wanted in zip(shown, weights, column.drawn or shown, own, strict=True)
         ]
         for first, newest in ended:
             self._checked(first, seal_outcome)

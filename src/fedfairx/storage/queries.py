@@ -15,7 +15,7 @@ from fedfairx.storage.amendments import LEARNT
 from fedfairx.storage.database import PAGE, Row, pages
 from fedfairx.storage.journal import CHOSEN, REPLACED, WHOLE, WITH_CONTENT, Journal
 from fedfairx.storage.records import StoredDecision
-from fedfairx.storage.rows import HEAD, TABLES
+from fedfairx.storage.rows import HEAD, TABLES, shown_in
 from fedfairx.storage.seals import DIGEST, EVENT
 from fedfairx.util.arrays import Array
 
@@ -87,12 +87,11 @@ def matching(
 def _shows(row: Row, name: str | None, group: str | None) -> bool:
     """Whether an action shown, of a row of `_CHOICES`, has this name and this group."""
     _, action, names, groups, slots = row
-    shown = [action] if slots is None else json.loads(slots)["shown"]
-    called, grouped = _texts(names), _texts(groups)
+    labels, labels_of_groups = _texts(names), _texts(groups)
     return any(
-        (name is None or (called is not None and called[place] == name))
-        and (group is None or (grouped is not None and grouped[place] == group))
-        for place in shown
+        (name is None or (labels is not None and labels[place] == name))
+        and (group is None or (labels_of_groups is not None and labels_of_groups[place] == group))
+        for place in shown_in(action, slots)
     )
 
 
@@ -131,8 +130,7 @@ def choices(journal: Journal, *, first: int, end: int) -> Iterator[Choice]:
     )
     rows = pages(journal.log.database.read, question, (journal.agent, end), after=first - 1)
     for seq, time, action, names, groups, slots in rows:
-        shown = [action] if slots is None else json.loads(slots)["shown"]
-        yield Choice(seq, time / 1e6, shown, slots is not None, names, groups)
+        yield Choice(seq, time / 1e6, shown_in(action, slots), slots is not None, names, groups)
 
 
 def outcomes(journal: Journal, *, first: int, end: int) -> Iterator[tuple[int, int, str, float]]:
@@ -194,7 +192,9 @@ def records(
     """
     amended = journal.amendments()
     rows = pages(journal.log.database.read, _RECORDS, (end, journal.agent, end), after=first - 1)
-    learnt_records = ((row[0], *journal.record(row[1:])) for row in rows if not amended.is_undone(row[0]))
+    learnt_records = (
+        (seq, *journal.record(tuple(columns))) for seq, *columns in rows if not amended.is_undone(seq)
+    )
     rewarded = ((seq, context, reward) for seq, context, reward in learnt_records if reward is not None)
     while some := list(islice(rewarded, page)):
         contexts = np.zeros((len(some), dimension))

@@ -8,12 +8,14 @@ outcome with a higher `turn` replaces the reward of the first.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.json import Decoder
 
-from fedfairx.core.slates import ONE
+from fedfairx.core.slates import ONE, Weights
 from fedfairx.decision import REWARDED, Decision, DecisionNote
 from fedfairx.steps import Decided, Ended, Outcome, Replaced, SlotsEnded
 from fedfairx.storage.database import Row
@@ -86,18 +88,18 @@ class DecisionRow(NamedTuple):
 
     def decided(self, origin: str) -> Decided:
         """The step. Of a decision that has lost its content only number, time and slots are left."""
-        slots = None if self.slots is None else json.loads(self.slots)
-        shown = [self.action] if slots is None else slots["shown"]
-        drawn = [self.drawn] if slots is None else slots.get("drawn", shown)
-        instead = None if drawn == shown else drawn
-        weights = ONE if slots is None else tuple(slots["weights"])
+        slots = (
+            SlotsColumn((1.0,), [self.action], [self.drawn]) if self.slots is None else read_slots(self.slots)
+        )
+        shown, weights = slots.shown, ONE if self.slots is None else slots.weights
+        instead = None if slots.drawn in (None, shown) else slots.drawn
         arms, dimension = len(self.policy) // 8, len(self.theta) // 8
         names = None if self.names is None else json.loads(self.names)
-        chosen = [context_bytes(self.contexts, row, arms, dimension) for row in shown] if arms else []
-        values = floats(b"".join((self.policy, self.theta, *chosen)))
-        called = None if names is None else [names[row] for row in shown]
+        contexts = [context_bytes(self.contexts, row, arms, dimension) for row in shown] if arms else []
+        values = floats(b"".join((self.policy, self.theta, *contexts)))
+        labels = None if names is None else [names[row] for row in shown]
         decision = Decision(
-            self.seq, shown, values, arms, weights, called, origin, self.time, self.propensity, instead
+            self.seq, shown, values, arms, weights, labels, origin, self.time, self.propensity, instead
         )
         return Decided(decision, names=names)
 
@@ -188,8 +190,29 @@ def outcome_rows(row: Row) -> tuple[Any, OutcomeRow | None]:
 # --- columns ----------------------------------------------------------------------------------------------
 
 
+class SlotsColumn(Struct, frozen=True, gc=False):
+    """The column `slots` of a decision: the weights of its slots, and actions in their order.
+
+    drawn: None if what was drawn was shown.
+    baseline: that of the note, if any.
+    """
+
+    weights: Weights
+    shown: list[int]
+    drawn: list[int] | None = None
+    baseline: list[int] | None = None
+
+
+read_slots: Callable[[str], SlotsColumn] = Decoder(SlotsColumn).decode
+
+
+def shown_in(action: int, slots: str | None) -> list[int]:
+    """The actions of a decision, by its columns `action` and `slots`, in the order of slots."""
+    return [action] if slots is None else read_slots(slots).shown
+
+
 def slots_text(decision: Decision, note: DecisionNote | None) -> str | None:
-    """Weights and actions of slots, and the note's baseline, as JSON; None for one slot of weight 1."""
+    """A `SlotsColumn` as JSON; None for one slot of weight 1."""
     if decision.weights is ONE:
         return None
     values: dict[str, Any] = {"weights": decision.weights}
