@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 import fedfairx as ffx
+from fedfairx.agent.state import PendingDecision
 from fedfairx.decision import DELETED, EXPIRED, REWARDED, WITHDRAWN, Decision
 
 
@@ -86,3 +89,14 @@ def test_outcomes_of_slots_are_one_outcome_once_all_are_there(
         d.end(rewards, status)
     assert not d.waiting
     assert d.outcome == together
+
+
+def test_outcomes_of_slots_are_saved_with_a_decision_that_waits() -> None:
+    """A private agent clips a reward that is no number, and JSON has none for it."""
+    d = Decision(7, [2, 0, 1, 3], np.zeros(9), 4, (1.0, 0.5, 0.25, 0.125))
+    for rewards, status in (({1: math.nan}, REWARDED), ({0: None}, REWARDED), ({3: 0.5}, EXPIRED)):
+        d.end(rewards, status)
+    again = PendingDecision.of(d).decision(1, following=8)
+    assert [again.status_of(slot) for slot in (0, 1, 3)] == [WITHDRAWN, REWARDED, EXPIRED]
+    assert again.waiting == [2]
+    assert PendingDecision.of(again) == PendingDecision.of(d)
