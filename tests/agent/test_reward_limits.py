@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import fedfairx as ffx
 from federation_helpers import D, bare, contexts, private_agent
-from fedfairx.agent.reward_limits import ENOUGH, FIRST, LEAST, USUAL, RewardLimits, as_reward_range
+from fedfairx.agent.options import Options
+from fedfairx.agent.reward_limits import ENOUGH, FIRST, LEAST, USUAL, RewardLimits
 from fedfairx.core.confidence import LARGEST_SETTING, Confidence
 from fedfairx.core.posterior import Prior
 from fedfairx.errors import InvalidInput, ScaleWarning
@@ -34,10 +35,12 @@ def test_with_a_range_what_is_inside_is_taken_and_nothing_else(
     low: float, high: float, reward: float
 ) -> None:
     if not -LARGEST_SETTING <= low < high <= LARGEST_SETTING:
-        with pytest.raises(InvalidInput, match="reward_range must be two numbers, low < high"):
-            as_reward_range((low, high))
+        with pytest.raises(
+            InvalidInput, match=r"^reward_range must be (a list of 2, each|two numbers, low < high)"
+        ):
+            Options(reward_range=(low, high))
         return
-    limits = RewardLimits(Prior(), as_reward_range((low, high)))
+    limits = RewardLimits(Prior(), Options(reward_range=(low, high)).reward_range)
     limits.look(1000, 1e6, 1000.0)  # a range is a range, whatever comes
     assert limits.ends == (low, high)
     if low <= reward <= high:
@@ -53,10 +56,30 @@ def test_with_a_range_what_is_inside_is_taken_and_nothing_else(
     assert limits.contradiction is None
 
 
-@pytest.mark.parametrize("text", [(1.0,), "ab", 3, (0.0, math.nan), (2.0, 1.0), (1.0, 1.0), (0.0, math.inf)])
-def test_a_range_is_two_numbers(text: Any) -> None:
-    with pytest.raises(InvalidInput, match="reward_range"):
-        as_reward_range(text)
+@pytest.mark.parametrize(
+    "value",
+    [
+        (1.0,),
+        (1, 2, 3),
+        (0, 1e99),
+        "ab",
+        ("0", "1"),
+        3,
+        (0.0, math.nan),
+        (2.0, 1.0),
+        (1.0, 1.0),
+        (0.0, math.inf),
+        (0, 10**400),
+    ],
+)
+def test_a_range_is_two_numbers(value: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^reward_range must be"):
+        Options(reward_range=value)
+
+
+@pytest.mark.parametrize("value", [[0, 1], (np.float32(0), np.int64(1)), np.array([0.0, 1.0])])
+def test_a_range_may_come_from_numpy(value: Any) -> None:
+    assert Options(reward_range=value).reward_range == (0.0, 1.0)
 
 
 @given(

@@ -199,12 +199,15 @@ def test_flags_override_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--horizon", "-5"), "horizon must be an integer >= 1, got horizon=-5"),
+        (
+            ("--horizon", "-5"),
+            "horizon must be a whole number >= 1 and <= 9007199254740992, got horizon='-5'",
+        ),
         (("--algorithm", "nope"), "algorithm must be one of"),
         (("--algorithm", "priv-fairx-linucb", "--epsilon", "0"), "epsilon"),
-        (("--schedule", "paper:gap=x"), "parameters as name=number"),
+        (("--schedule", "paper:gap"), "parameters as name=number"),
         (("--schedule", "paper:step=2"), "paper has no parameter 'step'; it has: gap"),
-        (("--schedule", "doubling:start=1.5"), "start must be an integer"),
+        (("--schedule", "doubling:start=1.5"), "start must be a whole number"),
         (("--merit", "nope"), "merit must be one of"),
         (("--config", "/nonexistent.toml"), "config must be a file"),
         (("--out", "curves.txt"), "out must end in"),

@@ -173,7 +173,7 @@ def test_an_error_names_the_setting_the_rule_the_value_and_its_source(
     )
     assert main(["simulate", "--prior-mean", "1,x"]) == 2
     told = capsys.readouterr().err.strip()
-    assert told.startswith("fedfairx: mean must be a finite number or a list")
+    assert told.startswith("fedfairx: mean must be a finite number >= -1e+30 and <= 1e+30 or a list of")
     assert told.endswith("got mean='1,x' (--prior-mean)")
     assert main(["simulate", "--schedule", "paper:gap=x"]) == 2
     assert "(--schedule)" in capsys.readouterr().err

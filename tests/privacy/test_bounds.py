@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -126,7 +127,7 @@ def test_whole_records_are_shrunk_after_they_are_clipped() -> None:
     assert bounds.to_dict()["record_norm"] == 0.9
     assert Bounds(**bounds.to_dict()) == bounds
     assert "record_norm" not in Bounds().to_dict()  # as before there was one
-    with pytest.raises(InvalidInput, match="record_norm must be > 0 and finite"):
+    with pytest.raises(InvalidInput, match="record_norm must be a finite number > 0"):
         Bounds(record_norm=0.0)
     with pytest.raises(InvalidInput, match="record_norm must be left out where a decision has several slots"):
         Bounds(record_norm=1.0, slots=2)
@@ -254,7 +255,7 @@ def test_sensitivity_can_not_be_set() -> None:
 @pytest.mark.parametrize("name", ["context_norm", "reward", "gram_share"])
 @pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
 def test_limits_must_be_positive(name: str, value: float) -> None:
-    with pytest.raises(InvalidInput, match=f"{name} must be > 0 and finite"):
+    with pytest.raises(InvalidInput, match=f"{name} must be a finite number > 0"):
         Bounds(**{name: value})
 
 
@@ -271,3 +272,8 @@ def test_unbounded_returns_every_record_and_is_not_private() -> None:
     assert not free.is_private
     assert free.sensitivity == Bounds().sensitivity
     assert np.array_equal(free.entry_scale(2), Bounds().entry_scale(2))
+
+
+def test_bounds_that_were_read_have_their_defaults() -> None:
+    read = msgspec.json.decode(b'{"reward": 2}', type=Bounds)
+    assert read.to_dict() == Bounds(reward=2.0).to_dict()

@@ -256,7 +256,7 @@ def test_whole_records_are_shrunk_towards_the_point() -> None:
     assert bounds.sensitivity == pytest.approx(0.16 + 0.25**2)
     assert Centring(**{**ball.to_dict(), "context": tuple(ball.context)}) == ball
     assert "record_radius" not in box.to_dict()  # as before there was one
-    with pytest.raises(InvalidInput, match="record_radius must be > 0 and finite"):
+    with pytest.raises(InvalidInput, match="record_radius must be a finite number > 0"):
         replace(box, record_radius=-1.0)
 
 

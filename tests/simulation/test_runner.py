@@ -170,7 +170,7 @@ def test_lanes_that_fill_up_a_block_cost_no_restarts() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"horizon": -5}, "horizon must be an integer >= 1, got horizon=-5"),
+        ({"horizon": -5}, "horizon must be a whole number >= 1 and <= .*, got horizon=-5"),
         ({"agents": 0}, "agents must be"),
         ({"arms": 2.5}, "arms must be"),
         ({"contexts": "x"}, "contexts must be one of"),
@@ -191,13 +191,13 @@ def test_lanes_that_fill_up_a_block_cost_no_restarts() -> None:
         ({"delays": "x"}, "delays must be one of geometric, fixed, got"),
         ({"delays": "fixed", "delay": 1.5}, "delay must be a whole number of rounds where delays are fixed"),
         ({"newcomers": 1}, "newcomers must be 0 without actions that stay, got newcomers=1"),
-        ({"newcomers": 10, "contexts": "persistent"}, "newcomers must be an integer from 0 to 9"),
+        ({"newcomers": 10, "contexts": "persistent"}, "newcomers must be at most 9, one below the actions"),
         (
             {"newcomers": 1, "contexts": "persistent", "presence": 0.5},
             "newcomers must be 0 where presence is below 1",
         ),
         ({"silent": 1, "contexts": "persistent"}, "silent must be 0 without one-hot contexts, got silent=1"),
-        ({"silent": 0.5}, "silent must be an integer from 0 to 9"),
+        ({"silent": 0.5}, "silent must be a whole number >= 0, got silent=0.5"),
         ({"merit": (Exponential(),)}, "merit must be one, or 10"),
     ],
 )

@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,23 +17,27 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
-from fedfairx.agent.by_name import as_merit
+from fedfairx.agent.by_name import MERITS, as_merit, as_schedule
 from fedfairx.agent.options import Keywords, Options, SharedOptions, described
+from fedfairx.agent.schedules import SCHEDULES
 from fedfairx.agent.settings import AgentSettings, plain_value, read_value
 from fedfairx.cli.federate import AGREED, ARMS, Init
 from fedfairx.cli.main import parser
 from fedfairx.cli.serve import Serve
 from fedfairx.cli.simulate import settings as simulation_settings
+from fedfairx.core.confidence import Confidence
+from fedfairx.core.merit import Affine
+from fedfairx.core.posterior import Prior
 from fedfairx.errors import FedFairXError, InvalidInput
 from fedfairx.federation.roster.rounds import Rounds
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.setup.member_folder import SETTINGS
-from fedfairx.privacy import Budget, SimulatedNoise
+from fedfairx.privacy import Bounds, Budget, Centring, SimulatedNoise
 from fedfairx.service import schemas
 from fedfairx.service.fast_path import decode
 from fedfairx.service.problems import ProblemError
 from fedfairx.service.settings import OF_AGENT, Settings, for_agent, load, table
-from fedfairx.util.config import Scope, option, settings_of
+from fedfairx.util.config import Scope, option, plain_settings, settings_of
 
 
 class Ends(NamedTuple):
@@ -52,7 +56,7 @@ def below(value: float) -> float:
     return math.nextafter(value, -math.inf)
 
 
-NUMBER = ["0.5", [0.5], True, "x"]
+NUMBER = ["0.5", [0.5], True, "x", 10**400, math.nan, math.inf]
 WHOLE = ["5", [5], True, "x", 1.5]
 TEXTS = [5, [1.5], True]
 TINY, LARGE = 5e-324, 1e100
@@ -73,11 +77,15 @@ TABLE: dict[str, Ends] = {
     "rule": Ends(["expected-merit", "optimism"], ["best", "Greedy", ""], TEXTS),
     "merit": Ends(["doubling:0.1", "affine:slope=2"], ["doubling:0", "x", "x" * 201], TEXTS),
     "reward_range": Ends(
-        [[-1e30, 1e30], [0, 1e-20]], [[-above(1e30), 0], [0, above(1e30)], [1, 1]], [5, [1], ["x", 2]]
+        [[-1e30, 1e30], [0, 1e-20]],
+        [[-above(1e30), 0], [0, above(1e30)], [1, 1]],
+        [5, [1], ["0", "2"], [0, 10**400]],
     ),
     "minimum_share": Ends([0, below(1.0)], [below(0.0), 1.0, 1.5], NUMBER),
     "slots": Ends(
-        [1, [1, 0], [1.0, 0.5]], [0, 100_001, [], [above(1.0)], [0.5, 1], [1, -0.1]], [1.5, True, ["x"]]
+        [1, [1, 0], [1.0, 0.5]],
+        [0, 100_001, [], [above(1.0)], [0.5, 1], [1, -0.1]],
+        [1.5, True, ["x"], [True], [1, 10**400]],
     ),
     "epsilon": POSITIVE_NUMBER,
     "delta": Ends([TINY, below(1.0)], [0, 1.0, -0.1, 2], NUMBER),
@@ -89,7 +97,7 @@ TABLE: dict[str, Ends] = {
     # each member's own
     "decide_from": Ends(["own+released", "released"], ["x"], TEXTS),
     "partners": Ends(["alike", "differ"], ["x", ""], TEXTS),
-    "half_life": Ends([1e-4, 1e12, "1s", "30d"], [0, -1, above(1e12), "0.5s", "30y"], [[5], True]),
+    "half_life": Ends([1e-5, 1e12, "1s", "30d", "1e3"], [0, -1, above(1e12), "0.5s", "30y"], [[5], True]),
     # how it is run
     "window": POSITIVE_NUMBER,
     "default_reward": Ends([-LARGE, LARGE], [-above(LARGE), above(LARGE)], NUMBER),
@@ -136,7 +144,7 @@ def _kind_of(kind: Any) -> str:
 def toml_of(value: Any) -> str:
     if isinstance(value, dict):
         return f"{{{', '.join(f'{name} = {toml_of(kind)}' for name, kind in value.items())}}}"
-    return json.dumps(value)
+    return json.dumps(value).replace("NaN", "nan").replace("Infinity", "inf")
 
 
 @functools.cache
@@ -158,6 +166,15 @@ def _with_needs(name: str, value: Any, folder: Path) -> dict[str, Any]:
 def by_keyword(name: str, value: Any, folder: Path) -> None:
     given = as_merit(value) if name == "merit" and value in TABLE["merit"].inside else value  # an object
     Options(**OF_OPTIONS.get(name, {}) | {name: given})
+
+
+def by_federation(name: str, value: Any, folder: Path) -> None:
+    ffx.Federation(agents=3, dimension=2, horizon=20, **OF_OPTIONS.get(name, {}) | {name: value})
+
+
+def by_opening(name: str, value: Any, folder: Path) -> None:
+    """As a program keeps an agent in a file."""
+    ffx.Agent.open(folder / "agent.db", dimension=2, **{name: value}).close()
 
 
 def by_budget(name: str, value: Any, folder: Path) -> None:
@@ -252,9 +269,12 @@ def _terms(name: str) -> Terms:
 
 STATED_TOGETHER = ("colluding", "decide_from", "partners")
 STATED = ("reward_range", "minimum_share", "epsilon", "delta", "mechanism", "algorithm", *STATED_TOGETHER)
+EVERYWHERE = ("rule", "reward_range", "minimum_share", "slots")
 Way = Callable[[str, Any, Path], None]
 WAYS: dict[Way, set[str]] = {
     by_keyword: {each.name for each in described()} - OBJECTS,
+    by_federation: {*EVERYWHERE, "epsilon", "delta", "algorithm"},
+    by_opening: {*EVERYWHERE, "half_life", "window", "shift"},
     by_budget: {"epsilon", "delta", "releases", "mechanism", "decide_from", "person_records"},
     by_expiry: {"window", "default_reward"},
     by_stored_settings: {item.name for item in fields(AgentSettings)}
@@ -282,7 +302,9 @@ def cases() -> Iterator[Any]:
 
 
 def _another(way: Way, ends: Ends, name: str, value: Any) -> bool:
-    """Whether a value is another one if it is written as text, or too much for these three members."""
+    """Whether a value is another one as text or no JSON at all, or too much for these three members."""
+    if way is by_request and isinstance(value, float) and not math.isfinite(value):
+        return True
     if way not in WRITTEN:
         return name == "colluding" and way is by_terms and value == 2**53
     if name == "colluding" and way is by_founding and value == 2**53:
@@ -307,6 +329,89 @@ def test_every_way_in_gives_the_same_verdict(
 def test_every_option_of_an_agent_is_tried() -> None:
     assert TABLE.keys() == OF_AGENT | {each.name for each in described()} - OBJECTS
     assert {name for names in WAYS.values() for name in names} == TABLE.keys()
+
+
+# --- objects -------------------------------------------------------------------------------------------
+
+
+SIZE = Ends([1e-30, 1e30, 1], [below(1e-30), above(1e30), 0], NUMBER)
+ABOVE_0 = Ends([TINY, 1e300], [0, -1.0], NUMBER)
+#: The numbers of options that hold objects, by the tables of `fedfairx simulate`.
+IN_OBJECTS: dict[str, tuple[Any, dict[str, Ends]]] = {
+    "prior": (
+        Prior,
+        {
+            "mean": Ends([-1e30, 1e30, [0.0, 1e30]], [above(1e30), [0, above(1e30)]], ["x", True, 10**400]),
+            "sd": SIZE,
+            "noise_sd": SIZE,
+        },
+    ),
+    "confidence": (
+        Confidence,
+        {
+            **dict.fromkeys(("regulariser", "parameter_norm", "scale"), SIZE),
+            "noise_sd": Ends([0, 1e30], [below(0.0), above(1e30)], NUMBER),
+            "failure": Ends([1e-30, below(1.0)], [below(1e-30), 1], NUMBER),
+        },
+    ),
+    "bounds": (Bounds, dict.fromkeys(("context_norm", "reward", "gram_share", "record_norm"), ABOVE_0)),
+}
+
+
+@pytest.mark.parametrize(
+    ("table", "name"), [(table, name) for table, (_, names) in IN_OBJECTS.items() for name in names]
+)
+def test_a_number_of_an_object_has_the_same_limits_by_every_way_in(
+    table: str, name: str, tmp_path: Path
+) -> None:
+    kind, all_ends = IN_OBJECTS[table]
+    ends, file = all_ends[name], tmp_path / "mine.toml"
+
+    def in_file(value: Any) -> Any:
+        file.write_text(f"[{table}]\n{name} = {toml_of(value)}\n")
+        return simulation_settings(commands().parse_args(["simulate"]), file)[table]
+
+    def as_flag(value: Any) -> Any:
+        flag = f"--{table}-{name.replace('_', '-')}={text_of(value)}"
+        return simulation_settings(commands().parse_args(["simulate", flag]), None)[table]
+
+    ways: list[Callable[[Any], Any]] = [lambda value: {name: value}, in_file, as_flag]
+    for way in ways:
+        for value in ends.inside:
+            assert getattr(kind(**way(value)), name) == (tuple(value) if isinstance(value, list) else value)
+        wrong = [value for value in ends.wrong if way is not as_flag or text_of(value) != "0.5"]
+        for value in (*ends.outside, *wrong):
+            with pytest.raises(InvalidInput, match=f"^{name} must be"):
+                kind(**way(value))
+
+
+OBJECTS_OF_NUMBERS = (
+    *(Prior(), Confidence(), Bounds(), Centring.unit_box(2), ffx.Scenario(), Budget(epsilon=1.0, releases=3)),
+    *MERITS.values(),
+    *SCHEDULES.values(),
+)
+
+
+@pytest.mark.parametrize("value", OBJECTS_OF_NUMBERS, ids=lambda value: type(value).__name__)
+def test_a_field_of_an_object_refuses_another_type(value: Any) -> None:
+    for name in plain_settings(type(value)):
+        for wrong in ({}, [[]], object(), 10**400, math.nan):
+            with pytest.raises(InvalidInput, match=f"^{name} must be"):
+                replace(value, **{name: wrong})
+
+
+def test_a_merit_and_a_schedule_by_name_have_the_limits_of_the_object() -> None:
+    assert as_merit("affine:slope=2,reward_range=0:3") == Affine(slope=2.0, reward_range=(0.0, 3.0))
+    for text, error in (
+        ("affine:slope=-1", "slope must be a finite number >= 0, got slope='-1'"),
+        ("affine:slope=nan", "slope must be a finite number >= 0, got slope='nan'"),
+        ("power:exponent", "power takes parameters as name=number, got 'exponent'"),
+        ("power:steepness=1", "power has no parameter 'steepness'; it has: exponent, offset, reward_range"),
+    ):
+        with pytest.raises(InvalidInput, match=f"^{re.escape(error)}$"):
+            as_merit(text)
+    with pytest.raises(InvalidInput, match=r"^gap must be a whole number >= 1 .*, got gap='1\.5'$"):
+        as_schedule("paper:gap=1.5")
 
 
 # --- what is made from the description -----------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from fedfairx.agent.schedules import Schedule, schedule
 from fedfairx.core.merit import Affine, Exponential, Logistic, Merit, Power
 from fedfairx.errors import InvalidInput
+from fedfairx.util.config import plain_settings
 
 Thing = TypeVar("Thing")
 MERITS: dict[str, Merit] = {
@@ -16,16 +17,15 @@ MERITS: dict[str, Merit] = {
 }
 
 
-def split(text: object) -> tuple[str, dict[str, float]]:
-    """ "paper:gap=50" → ("paper", {"gap": 50.0})."""
+def split(text: object) -> tuple[str, dict[str, str]]:
+    """ "paper:gap=50" → ("paper", {"gap": "50"})."""
     name, _, rest = _text(text).partition(":")
-    values: dict[str, float] = {}
+    values: dict[str, str] = {}
     for part in filter(None, rest.split(",")):
         key, _, value = part.partition("=")
-        try:
-            values[key.strip()] = float(value)
-        except ValueError:
-            raise InvalidInput(f"{name} takes parameters as name=number, got {part!r}") from None
+        if not value:
+            raise InvalidInput(f"{name} takes parameters as name=number, got {part!r}")
+        values[key.strip()] = value
     return name.strip(), values
 
 
@@ -55,15 +55,13 @@ def _text(value: object) -> str:
     return value
 
 
-def _with(thing: Thing, name: str, values: Mapping[str, float]) -> Thing:
-    fields = getattr(thing, "__dataclass_fields__", {})
-    changes: dict[str, Any] = {}
+def _with(thing: Thing, name: str, values: Mapping[str, str]) -> Thing:
+    kind: type = type(thing)
+    parameters, changes = plain_settings(kind), dict[str, Any]()
     for key, value in values.items():
-        if key not in fields:
-            raise InvalidInput(f"{name} has no parameter {key!r}; it has: {', '.join(fields) or 'none'}")
-        whole = "int" in str(fields[key].type)
-        if whole and not value.is_integer():
-            raise InvalidInput(f"{key} must be an integer, got {key}={value:g}")
-        changes[key] = int(value) if whole else value
+        if key not in parameters:
+            has = ", ".join(parameters) or "none"
+            raise InvalidInput(f"{name} has no parameter {key!r}; it has: {has}")
+        changes[key] = parameters[key].read(value, text=True)
     changed: Thing = replace(thing, **changes) if changes else thing  # type: ignore[type-var]
     return changed

@@ -41,7 +41,7 @@ def as_half_life(half_life: Any) -> float | str | None:
     if isinstance(half_life, timedelta):
         return _as_text(half_life.total_seconds(), refusal)
     if isinstance(half_life, str):
-        match = re.fullmatch(r"([0-9.]+)\s*([a-z]?)", half_life.strip())
+        match = re.fullmatch(r"([0-9.]+(?:e[-+]?[0-9]+)?)\s*([a-z]?)", half_life.strip())
         if match is None or match[2] not in ("", *UNITS):
             raise refusal
         try:

@@ -18,7 +18,7 @@ from fedfairx.agent.algorithms import ALGORITHMS, SOLVERS, Algorithm
 from fedfairx.agent.algorithms import algorithm as find_algorithm
 from fedfairx.agent.by_name import as_merit, as_schedule
 from fedfairx.agent.half_life import LONGEST, NOT_PRIVATE, HalfLife, as_half_life
-from fedfairx.agent.reward_limits import as_reward_range, check_weights
+from fedfairx.agent.reward_limits import check_order, check_weights
 from fedfairx.agent.schedules import SCHEDULES, Plan, Schedule
 from fedfairx.agent.schedules import schedule as find_schedule
 from fedfairx.core.confidence import LARGEST_SETTING, Confidence
@@ -30,8 +30,8 @@ from fedfairx.core.rules import OPTIMISM, RULES
 from fedfairx.core.slates import MOST, ONE, Slots, as_weights, read_slots
 from fedfairx.errors import InvalidInput, require
 from fedfairx.privacy import Bounds, Budget, Centring, NonPrivateSums, Privatizer, mechanisms
-from fedfairx.privacy.budget import Calibrate, require_claim
-from fedfairx.privacy.guarantee import DECIDE_FROM, DecideFrom
+from fedfairx.privacy.budget import Calibrate
+from fedfairx.privacy.guarantee import DECIDE_FROM, DecideFrom, require_decide_from
 from fedfairx.privacy.ledger.ledger import Ledger
 from fedfairx.privacy.mechanisms.gaussian import require_mechanism
 from fedfairx.privacy.mechanisms.noise import NoiseSource
@@ -173,11 +173,11 @@ class Options(SharedOptions):
     colluding: int | None = option(None, AGREED, COUNT, unset="a fifth of the agents, at least one")
 
     def __post_init__(self) -> None:
-        check_fields(self, (each for each in described() if each.is_plain and each.items is None))
+        check_fields(self, Options)
         for name, kind in _KINDS.items():
             value = getattr(self, name)
             require(value is None or isinstance(value, kind), name, f"must be a {kind.__name__}", value)
-        object.__setattr__(self, "reward_range", as_reward_range(self.reward_range))
+        check_order(self.reward_range)
         typed = isinstance(self.algorithm, str | Algorithm)
         require(typed, "algorithm", "must be a name of fedfairx.algorithms() or an Algorithm", self.algorithm)
         require_mechanism(self.mechanism)
@@ -238,7 +238,7 @@ class Options(SharedOptions):
     def _check_privacy(self) -> None:
         composed = self.composed
         require(self.epsilon is not None, "epsilon", f"must be given for {composed.name}", self.epsilon)
-        require_claim(self.epsilon or 0.0, self.delta, self.mechanism, composed.decide_from)
+        require_decide_from(composed.decide_from)
         if not composed.schedule.public:  # it reads local data anyway: deciding from them costs nothing more
             local = composed.decide_from == "released+local"
             text = f'must be "released+local" for {composed.name.upper()}, whose schedule looks at the data'
@@ -401,14 +401,9 @@ class Expiry:
     default_reward: float | None = option(None, RUNNING, NUMBER)
 
     def __post_init__(self) -> None:
-        check_fields(self, _of_expiry())
+        check_fields(self, Expiry)
         if self.default_reward is not None and self.window is None:
             raise InvalidInput("default_reward must come with a window, after which it is learnt")
-
-
-@cache
-def _of_expiry() -> tuple[Setting, ...]:
-    return settings_of(Expiry)
 
 
 @cache

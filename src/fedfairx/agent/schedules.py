@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedfairx.errors import require
+from fedfairx.util.config import ABOVE_0, COUNT, Limits, check_fields, option
 
 Rounds = NDArray[np.int64]
 
@@ -112,10 +113,10 @@ class Paper(_Public):
     `gap` replaces g where one is given.
     """
 
-    gap: int | None = None
+    gap: int | None = option(None, limits=COUNT)
 
     def __post_init__(self) -> None:
-        require(self.gap is None or self.gap >= 1, "gap", "must be >= 1", self.gap)
+        check_fields(self, Paper)
 
     def gap_for(self, plan: Plan) -> int:
         """g, or the gap that was given."""
@@ -133,12 +134,11 @@ class Paper(_Public):
 class FigureGap(_Public):
     """Doubling to `double_until`, then every `gap`: where the paper's plotted curves bend."""
 
-    double_until: int = 2048
-    gap: int = 4330
+    double_until: int = option(2048, limits=COUNT)
+    gap: int = option(4330, limits=COUNT)
 
     def __post_init__(self) -> None:
-        require(self.double_until >= 1, "double_until", "must be >= 1", self.double_until)
-        require(self.gap >= 1, "gap", "must be >= 1", self.gap)
+        check_fields(self, FigureGap)
 
     def rounds(self, plan: Plan) -> Rounds:
         return _doubling_then(1, self.double_until, self.gap, plan.horizon)
@@ -148,10 +148,10 @@ class FigureGap(_Public):
 class Doubling(_Public):
     """start, 2·start, 4·start, …: gaps that double (B2)."""
 
-    start: int = 100
+    start: int = option(100, limits=COUNT)
 
     def __post_init__(self) -> None:
-        require(self.start >= 1, "start", "must be >= 1", self.start)
+        check_fields(self, Doubling)
 
     def rounds(self, plan: Plan) -> Rounds:
         return _doubling_then(self.start, plan.horizon + 1, 1, plan.horizon)
@@ -166,12 +166,11 @@ class Geometric(_Public):
     except that a run shorter than twice `start` begins half way, in order to share at all.
     """
 
-    ratio: float = 1.2
-    start: int = 30
+    ratio: float = option(1.2, limits=Limits(gt=1))
+    start: int = option(30, limits=COUNT)
 
     def __post_init__(self) -> None:
-        require(1 < self.ratio < math.inf, "ratio", "must be > 1 and finite", self.ratio)
-        require(self.start >= 1, "start", "must be >= 1", self.start)
+        check_fields(self, Geometric)
 
     def rounds(self, plan: Plan) -> Rounds:
         rounds, tau = [], min(self.start, (plan.horizon + 1) // 2)
@@ -205,14 +204,12 @@ class Determinant:
     2024). At most `cap` releases; after them it stops.
     """
 
-    threshold: float = 100.0
-    cap: int = 4096
+    threshold: float = option(100.0, limits=ABOVE_0)
+    cap: int = option(4096, limits=COUNT)
     public: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        positive = math.isfinite(self.threshold) and self.threshold > 0
-        require(positive, "threshold", "must be finite and > 0", self.threshold)
-        require(self.cap >= 1, "cap", "must be >= 1", self.cap)
+        check_fields(self, Determinant)
 
     def rounds(self, plan: Plan) -> Rounds:  # noqa: ARG002
         return np.empty(0, dtype=np.int64)

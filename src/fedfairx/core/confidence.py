@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fedfairx.errors import require
 from fedfairx.lanes.decorators import stage
+from fedfairx.util.config import Limits, check_fields, option
 
 # Beyond these the region's squares may overflow, and no decision would be finite.
 SMALLEST_SETTING, LARGEST_SETTING = 1e-30, 1e30
+SIZE = Limits(ge=SMALLEST_SETTING, le=LARGEST_SETTING)
 
 
 @dataclass(frozen=True)
@@ -30,21 +31,14 @@ class Confidence:
     3.23
     """
 
-    regulariser: float = 1.0  # λ
-    noise_sd: float = 0.1  # σ
-    failure: float = 0.1  # α
-    parameter_norm: float = 1.0  # c
-    scale: float = 1.0  # s
+    regulariser: float = option(1.0, limits=SIZE)  # λ
+    noise_sd: float = option(0.1, limits=Limits(ge=0, le=LARGEST_SETTING))  # σ
+    failure: float = option(0.1, limits=Limits(ge=SMALLEST_SETTING, lt=1))  # α
+    parameter_norm: float = option(1.0, limits=SIZE)  # c
+    scale: float = option(1.0, limits=SIZE)  # s
 
     def __post_init__(self) -> None:
-        for name in ("regulariser", "parameter_norm", "scale"):
-            value = getattr(self, name)
-            rule = f"must be from {SMALLEST_SETTING:g} to {LARGEST_SETTING:g}"
-            require(SMALLEST_SETTING <= value <= LARGEST_SETTING, name, rule, value)
-        rule = f"must be from 0 to {LARGEST_SETTING:g}"
-        require(0 <= self.noise_sd <= LARGEST_SETTING, "noise_sd", rule, self.noise_sd)
-        rule = f"must be in (0, 1) and at least {SMALLEST_SETTING:g}"
-        require(SMALLEST_SETTING <= self.failure < 1, "failure", rule, self.failure)
+        check_fields(self, Confidence)
 
     def radius(self, count: float, dimension: int) -> float:
         """√β with `count` observations inside V."""

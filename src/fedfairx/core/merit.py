@@ -16,6 +16,7 @@ import numpy as np
 
 from fedfairx.errors import InvalidInput, require
 from fedfairx.lanes.callback import Pointer
+from fedfairx.util.config import ABOVE_0, Limits, check_fields, details, option
 
 EXPONENTIAL, AFFINE, POWER, LOGISTIC, CUSTOM = range(5)
 
@@ -39,14 +40,6 @@ class Merit(Protocol):
     def reward_scale(self) -> float: ...
     def minimum(self, low: float, high: float) -> float: ...
     def lipschitz(self, low: float, high: float) -> float: ...
-
-
-def _positive(name: str, value: float) -> None:
-    require(math.isfinite(value) and value > 0, name, "must be finite and > 0", value)
-
-
-def _finite(name: str, value: float) -> None:
-    require(math.isfinite(value), name, "must be finite", value)
 
 
 def _check_range(low: float, high: float) -> None:
@@ -94,16 +87,16 @@ class Exponential:
     Exponential(steepness=6.93147, 0.1 better doubles the share)
     """
 
-    steepness: float = DEFAULT_STEEPNESS
+    steepness: float = option(DEFAULT_STEEPNESS, limits=ABOVE_0)
     kind: ClassVar[int] = EXPONENTIAL
 
     def __post_init__(self) -> None:
-        _positive("steepness", self.steepness)
+        check_fields(self, Exponential)
 
     @classmethod
     def doubling(cls, difference: float) -> Exponential:
         """The merit under which an expected reward higher by `difference` doubles the share."""
-        _positive("difference", difference)
+        require(0 < difference < math.inf, "difference", "must be finite and > 0", difference)
         return cls(math.log(2.0) / difference)
 
     @classmethod
@@ -144,13 +137,12 @@ class Affine(_OnRange):
     """
 
     offset: float = 0.1
-    slope: float = 1.0
+    slope: float = option(1.0, limits=Limits(ge=0))
     reward_range: Range = (0.0, 1.0)
     kind: ClassVar[int] = AFFINE
 
     def __post_init__(self) -> None:
-        _finite("offset", self.offset)
-        require(math.isfinite(self.slope) and self.slope >= 0, "slope", "must be finite and >= 0", self.slope)
+        check_fields(self, Affine)
         _check_range(*self.reward_range)
         smallest = self.offset + self.slope * self.reward_range[0]
         require(smallest > 0, "offset", "must make offset + slope * reward_range[0] > 0", self.offset)
@@ -173,13 +165,13 @@ class Power(_OnRange):
     0.25
     """
 
-    exponent: float = 2.0
+    exponent: float = option(2.0, limits=ABOVE_0)
     offset: float = 0.1
     reward_range: Range = (0.0, 1.0)
     kind: ClassVar[int] = POWER
 
     def __post_init__(self) -> None:
-        _positive("exponent", self.exponent)
+        check_fields(self, Power)
         _check_range(*self.reward_range)
         positive = self.offset + self.reward_range[0] > 0
         require(positive, "offset", "must make offset + reward_range[0] > 0", self.offset)
@@ -203,15 +195,13 @@ class Logistic:
     2.0
     """
 
-    steepness: float = 10.0
+    steepness: float = option(10.0, limits=ABOVE_0)
     midpoint: float = 0.5
-    floor: float = 0.05
+    floor: float = option(0.05, limits=ABOVE_0)
     kind: ClassVar[int] = LOGISTIC
 
     def __post_init__(self) -> None:
-        _positive("steepness", self.steepness)
-        _finite("midpoint", self.midpoint)
-        _positive("floor", self.floor)
+        check_fields(self, Logistic)
 
     def parameters(self) -> tuple[float, float, float, float, float]:
         return self.steepness, self.midpoint, self.floor, -math.inf, math.inf
@@ -244,14 +234,13 @@ class Custom(_OnRange):
     """
 
     function: Callable[[float], float]
-    minimum_merit: float = field(kw_only=True)
-    lipschitz_constant: float = field(kw_only=True)
+    minimum_merit: float = field(kw_only=True, metadata=details(limits=ABOVE_0))
+    lipschitz_constant: float = field(kw_only=True, metadata=details(limits=ABOVE_0))
     reward_range: Range = field(default=(-1.0, 1.0), kw_only=True)
     kind: ClassVar[int] = CUSTOM
 
     def __post_init__(self) -> None:
-        _positive("minimum_merit", self.minimum_merit)
-        _positive("lipschitz_constant", self.lipschitz_constant)
+        check_fields(self, Custom)
         _check_range(*self.reward_range)
         points = np.linspace(*self.reward_range, 257)
         try:

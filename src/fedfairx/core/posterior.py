@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfairx.core.confidence import LARGEST_SETTING, SMALLEST_SETTING
+from fedfairx.core.confidence import LARGEST_SETTING, SIZE
 from fedfairx.core.merit import Merit, Range
 from fedfairx.errors import require
 from fedfairx.lanes.decorators import stage
@@ -27,6 +27,7 @@ from fedfairx.lanes.rows import Rows, one_lane
 from fedfairx.lanes.vector import fma, larger, sqrt
 from fedfairx.lanes.vector_llvm import WIDTH
 from fedfairx.util.arrays import Array
+from fedfairx.util.config import Limits, check_fields, option
 
 #: σ counts as at least this share of sd, so that λ ≥ 1e-6 and V can be inverted.
 LEAST_NOISE = 1e-3
@@ -52,22 +53,15 @@ class Prior:
     0.25
     """
 
-    mean: float | tuple[float, ...] = 0.0
-    sd: float = 0.5
-    noise_sd: float = 0.5
+    mean: float | tuple[float, ...] = option(
+        0.0, limits=Limits(ge=-LARGEST_SETTING, le=LARGEST_SETTING, min_items=1)
+    )
+    sd: float = option(0.5, limits=SIZE)
+    noise_sd: float = option(0.5, limits=SIZE)
     learn: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("sd", "noise_sd"):
-            value = getattr(self, name)
-            rule = f"must be from {SMALLEST_SETTING:g} to {LARGEST_SETTING:g}"
-            require(SMALLEST_SETTING <= value <= LARGEST_SETTING, name, rule, value)
-        if not isinstance(self.mean, int | float | tuple):  # any sequence of numbers will do
-            object.__setattr__(self, "mean", tuple(float(number) for number in np.ravel(self.mean)))
-        numbers = self.mean if isinstance(self.mean, tuple) else (self.mean,)
-        fits = len(numbers) >= 1 and all(abs(number) <= LARGEST_SETTING for number in numbers)
-        require(fits, "mean", "must be one finite number, or a tuple of one for each coordinate", self.mean)
-        require(isinstance(self.learn, bool), "learn", "must be True or False", self.learn)
+        check_fields(self, Prior)
 
     @classmethod
     def for_merit(

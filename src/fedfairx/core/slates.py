@@ -37,6 +37,7 @@ Weights = tuple[float, ...]
 ONE: Weights = (1.0,)
 MOST = 100_000  # slots
 _RULE = "must be a number of slots >= 1, or their weights, which must not increase: 1 >= v_1 >= … >= v_m >= 0"
+_NO_WEIGHTS = {bool, str}  # what `float` takes, and JSON and TOML have as something else
 HIDDEN = -1e300  # log merit of an arm that is left out of a sum
 NOTHING = 1e-300  # a sum of merits whose logarithm can still be taken
 
@@ -51,10 +52,10 @@ def as_weights(slots: Slots) -> Weights:
     if type(slots) is int or isinstance(slots, np.integer):
         return _set_of(int(slots))
     try:
-        if isinstance(slots, str | bytes):
+        if isinstance(slots, str | bytes) or not _NO_WEIGHTS.isdisjoint(map(type, slots)):  # type: ignore[arg-type]
             raise TypeError
-        weights = tuple(float(weight) for weight in slots)  # type: ignore[union-attr]
-    except (TypeError, ValueError):
+        weights = tuple(map(float, slots))  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
         raise InvalidInput(f"slots {_RULE}, got slots of type {type(slots).__name__}") from None
     falling = all(one >= other for one, other in pairwise(weights))
     fits = bool(weights) and all(map(math.isfinite, weights)) and falling

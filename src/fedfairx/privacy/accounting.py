@@ -89,7 +89,8 @@ def mu_for(epsilon: float, delta: float) -> float:
     - `delta_for(epsilon, mu_for(epsilon, delta))` is `delta`, to 1e-9 relative.
     - Grows with ε and with δ.
     """
-    require_epsilon_delta(epsilon, delta)
+    require(epsilon > 0 and math.isfinite(epsilon), "epsilon", "must be > 0 and finite", epsilon)
+    _require_delta(delta)
     return _mu_for(epsilon, delta)
 
 
@@ -106,12 +107,6 @@ def _mu_for(epsilon: float, delta: float) -> float:
     while excess(high) < 0:
         high += 1.0
     return math.exp(_root(excess, low, high))
-
-
-def require_epsilon_delta(epsilon: float, delta: float) -> None:
-    """Refuse an ε that is not positive and finite, and a δ outside (0, 1)."""
-    require(epsilon > 0 and math.isfinite(epsilon), "epsilon", "must be > 0 and finite", epsilon)
-    _require_delta(delta)
 
 
 def _require_delta(delta: float) -> None:

@@ -36,7 +36,7 @@ For one-dimensional contexts k is ±1 only and these values are upper bounds; fr
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -45,6 +45,7 @@ from fedfairx.core.slates import ONE, Weights, as_weights
 from fedfairx.core.statistics import diagonal_entries, packed_size
 from fedfairx.errors import require
 from fedfairx.util.arrays import Array
+from fedfairx.util.config import ABOVE_0, check_fields, option
 
 Adjacency = Literal["replace", "add-remove"]
 
@@ -82,26 +83,20 @@ class Bounds:
       between any two neighbouring clipped records; it is derived from the limits and can't be set.
     """
 
-    context_norm: float = 1.0
-    reward: float = 1.0
+    context_norm: float = option(1.0, limits=ABOVE_0)
+    reward: float = option(1.0, limits=ABOVE_0)
     adjacency: Adjacency = "replace"
     nonnegative: bool = False
-    gram_share: float = 1.0
+    gram_share: float = option(1.0, limits=ABOVE_0)
     slots: Weights = ONE
-    record_norm: float | None = None
+    record_norm: float | None = option(None, limits=ABOVE_0)
     is_private: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for name in ("context_norm", "reward", "gram_share"):
-            value = getattr(self, name)
-            require(0 < value < math.inf, name, "must be > 0 and finite", value)
         object.__setattr__(self, "slots", as_weights(self.slots))
-        norm = self.record_norm
-        require(norm is None or 0 < norm < math.inf, "record_norm", "must be > 0 and finite", norm)
-        text = "must be left out where a decision has several slots"
+        check_fields(self, Bounds)
+        norm, text = self.record_norm, "must be left out where a decision has several slots"
         require(norm is None or self.slots == ONE, "record_norm", text, norm)
-        valid = self.adjacency in ("replace", "add-remove")
-        require(valid, "adjacency", 'must be "replace" or "add-remove"', self.adjacency)
 
     @classmethod
     def for_range(
@@ -203,12 +198,9 @@ class Bounds:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the limits as plain values, for digests and saved states."""
-        numbers = ("context_norm", "reward", "gram_share")
-        values = vars(self) | {name: float(getattr(self, name)) for name in numbers}
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
         if self.record_norm is None:  # as before there was one
             del values["record_norm"]
-        else:
-            values["record_norm"] = float(self.record_norm)
         if self.slots == ONE:  # as before there were several
             del values["slots"]
             return values

@@ -5,34 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fedfairx.core.slates import ONE, Weights
 from fedfairx.errors import InvalidInput, StateError, require
-from fedfairx.privacy.accounting import require_epsilon_delta
 from fedfairx.privacy.bounds import Bounds
 from fedfairx.privacy.centring import Centring
-from fedfairx.privacy.guarantee import DecideFrom, Guarantee, claim, require_decide_from
+from fedfairx.privacy.guarantee import DecideFrom, Guarantee, claim
 from fedfairx.privacy.ledger.ledger import Ledger, Persons
 from fedfairx.privacy.ledger.rollback import Confirm
 from fedfairx.privacy.mechanisms.gaussian import Gaussian, calibrate, require_mechanism
 from fedfairx.privacy.mechanisms.noise import NoiseSource
 from fedfairx.privacy.mechanisms.noise_share import RECORDS, NoiseShare, most_records, step_exponent
 from fedfairx.privacy.privatizers.stream import StreamPrivatizer
-from fedfairx.util.config import (
-    COUNT,
-    POSITIVE,
-    Limits,
-    Scope,
-    Setting,
-    check_fields,
-    details,
-    option,
-    settings_of,
-)
+from fedfairx.util.config import COUNT, POSITIVE, Limits, Scope, check_fields, details, option
 
 AGENT, AGREED, *_ = Scope
 
@@ -79,8 +68,8 @@ class Budget:
     share: NoiseShare | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self, _numbers())
-        require_claim(self.epsilon, self.delta, self.mechanism, self.decide_from)
+        check_fields(self, Budget)
+        require_mechanism(self.mechanism)
 
     @property
     def summed_bounds(self) -> Bounds:
@@ -198,19 +187,6 @@ class Budget:
             return cls(**{**values, **parts})
         except (KeyError, TypeError) as error:
             raise StateError("this is not a budget") from error
-
-
-@cache
-def _numbers() -> tuple[Setting, ...]:
-    """The description of the numbers of a budget, which options and settings share."""
-    return settings_of(Budget, only=("epsilon", "releases", "delta", "person_records"))
-
-
-def require_claim(epsilon: float, delta: float, mechanism: str | Calibrate, decide_from: str) -> None:
-    """Refuse values that no budget can have, whatever its releases and bounds."""
-    require_epsilon_delta(epsilon, delta)
-    require_mechanism(mechanism)
-    require_decide_from(decide_from)
 
 
 def private(

@@ -13,16 +13,15 @@ number of records n and the public point, so sending them is post-processing:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from fedfairx.errors import require
 from fedfairx.privacy.bounds import Adjacency, Bounds
 from fedfairx.util.arrays import Array
-
-_NUMBERS = ("context_radius", "reward", "reward_radius", "constant")
+from fedfairx.util.config import ABOVE_0, Limits, check_fields, details, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,21 +47,15 @@ class Centring:
       `blank`. Neither changes the sums by more than the sensitivity. A record of zeros is not blank.
     """
 
-    context: tuple[float, ...]
-    context_radius: float
+    context: tuple[float, ...] = field(metadata=details(limits=Limits(min_items=1)))
+    context_radius: float = field(metadata=details(limits=ABOVE_0))
     reward: float
-    reward_radius: float
-    constant: float
-    record_radius: float | None = None
+    reward_radius: float = field(metadata=details(limits=ABOVE_0))
+    constant: float = field(metadata=details(limits=ABOVE_0))
+    record_radius: float | None = option(None, limits=ABOVE_0)
 
     def __post_init__(self) -> None:
-        require(len(self.context) >= 1, "context", "must have at least one coordinate", len(self.context))
-        radius = self.record_radius
-        fits = radius is None or 0 < radius < math.inf
-        require(fits, "record_radius", "must be > 0 and finite", radius)
-        for name in ("context_radius", "reward_radius", "constant"):
-            value = getattr(self, name)
-            require(0 < value < math.inf, name, "must be > 0 and finite", value)
+        check_fields(self, Centring)
 
     @classmethod
     def unit_box(cls, dimension: int) -> Centring:
@@ -93,12 +86,7 @@ class Centring:
 
     def enter(self, context: Array, reward: float, gram_share: float = 1.0) -> tuple[Array, float, bool]:
         """Return ((x - x₀, κ), y - y₀) clipped to the radii, and whether clipping changed it."""
-        near = Bounds(
-            context_norm=self.context_radius,
-            reward=self.reward_radius,
-            gram_share=gram_share,
-            record_norm=self.record_radius,
-        )
+        near = _ball(self.context_radius, self.reward_radius, gram_share, self.record_radius)
         offset = np.asarray(context, dtype=np.float64) - np.asarray(self.context)
         x, y, moved = near.clip(offset, reward - self.reward)
         return np.append(x, self.constant), y, moved
@@ -121,7 +109,15 @@ class Centring:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
-        numbers = {name: float(getattr(self, name)) for name in _NUMBERS}
-        if self.record_radius is not None:  # as before there was one
-            numbers["record_radius"] = float(self.record_radius)
-        return {"context": [float(each) for each in self.context], **numbers}
+        values = {item.name: getattr(self, item.name) for item in fields(self)} | {
+            "context": list(self.context)
+        }
+        if self.record_radius is None:  # as before there was one
+            del values["record_radius"]
+        return values
+
+
+@cache  # making it takes longer than clipping a record
+def _ball(context: float, reward: float, gram_share: float, record: float | None) -> Bounds:
+    """The radii, as bounds of a record's distance from the public point."""
+    return Bounds(context_norm=context, reward=reward, gram_share=gram_share, record_norm=record)

@@ -19,7 +19,7 @@ from msgspec import Meta
 
 from fedfairx.agent.half_life import UNITS, as_half_life
 from fedfairx.agent.options import Expiry, Options, SharedOptions
-from fedfairx.agent.reward_limits import as_reward_range
+from fedfairx.agent.reward_limits import check_order
 from fedfairx.core.partners import DIFFER
 from fedfairx.core.rules import RULES
 from fedfairx.errors import InvalidInput, require
@@ -233,7 +233,7 @@ def check(settings: Settings) -> Settings:
         raise InvalidInput(
             "person_records must be left out: a federation's terms have no bound on a person's records"
         )
-    as_reward_range(settings.reward_range)
+    check_order(settings.reward_range)
     named = len(settings.features)
     same = not named or settings.dimension in (None, named)
     require(same, "dimension", f"must be that of the {named} features", settings.dimension)

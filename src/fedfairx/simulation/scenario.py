@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from fedfairx.agent.by_name import MERITS
 from fedfairx.agent.options import SCALE, Options
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Exponential, Merit
@@ -17,12 +18,13 @@ from fedfairx.privacy import Bounds, Centring
 from fedfairx.simulation.kernel.random import generator
 from fedfairx.simulation.recorded import Recorded
 from fedfairx.util.arrays import Array
+from fedfairx.util.config import COUNT, Limits, check_fields, details, option
 
 CONTEXTS = ("unit-ball", "raw", "unit-norm", "persistent", "one-hot")  # in the order of state.py
 THETAS = ("uniform", "sphere", "box")
-MERITS = ("exponential", "affine", "power", "logistic")  # that have a name
 NOISES = ("gaussian", "bounded", "heteroscedastic")
 DELAYS = ("geometric", "fixed")
+AMOUNT = Limits(ge=0)
 LONGEST_DELAY = 12  # in mean delays: of a geometric law, all but 6 in a million come sooner
 
 
@@ -64,48 +66,42 @@ class Scenario:
     (2,)
     """
 
-    agents: int = 10
-    arms: int = 10
-    dimension: int = 5
-    horizon: int = 100_000
-    contexts: str | Recorded = field(default="unit-ball", metadata={"choices": CONTEXTS})
-    theta: str | tuple[float, ...] = field(default="uniform", metadata={"choices": THETAS})
-    noise: str = field(default="gaussian", metadata={"choices": NOISES})
-    noise_sd: float = 0.1
-    merit: Merit | tuple[Merit, ...] = field(default_factory=Exponential, metadata={"choices": MERITS})
-    presence: float = 1.0
-    newcomers: int = 0
-    delay: float = 0.0
-    delays: str = field(default="geometric", metadata={"choices": DELAYS})
-    silent: int = 0
-    drift: float = 0.0
-    distance: float = 0.0
+    agents: int = option(10, limits=COUNT)
+    arms: int = option(10, limits=COUNT)
+    dimension: int = option(5, limits=COUNT)
+    horizon: int = option(100_000, limits=COUNT)
+    contexts: str | Recorded = option("unit-ball", choices=CONTEXTS)
+    theta: str | tuple[float, ...] = option("uniform", choices=THETAS)
+    noise: str = option("gaussian", choices=NOISES)
+    noise_sd: float = option(0.1, limits=AMOUNT)
+    merit: Merit | tuple[Merit, ...] = field(
+        default_factory=Exponential, metadata=details(choices=tuple(MERITS))
+    )
+    presence: float = option(1.0, limits=Limits(gt=0, le=1))
+    newcomers: int = option(0, limits=AMOUNT)
+    delay: float = option(0.0, limits=AMOUNT)
+    delays: str = option("geometric", choices=DELAYS)
+    silent: int = option(0, limits=AMOUNT)
+    drift: float = option(0.0, limits=AMOUNT)
+    distance: float = option(0.0, limits=AMOUNT)
 
     def __post_init__(self) -> None:
-        for name in ("agents", "arms", "dimension", "horizon"):
-            value = getattr(self, name)
-            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-            require(whole and value >= 1, name, "must be an integer >= 1", value)
+        check_fields(self, Scenario)
         self._check_contexts()
         if isinstance(self.theta, str):
             require(self.theta in THETAS, "theta", f"must be one of {', '.join(THETAS)}", self.theta)
         else:
-            fits = len(self.theta) == self.dimension and all(math.isfinite(x) for x in self.theta)
+            fits = len(self.theta) == self.dimension
             require(fits, "theta", f"must be {self.dimension} finite numbers", self.theta)
         walks = self.drift == 0 or self.theta != "box"
         require(walks, "drift", 'must be 0 for theta="box", since θ* walks on the sphere', self.drift)
-        require(self.noise in NOISES, "noise", f"must be one of {', '.join(NOISES)}", self.noise)
-        for name in ("noise_sd", "delay", "drift", "distance"):
-            value = getattr(self, name)
-            require(math.isfinite(value) and value >= 0, name, "must be finite and >= 0", value)
-        require(self.delays in DELAYS, "delays", f"must be one of {', '.join(DELAYS)}", self.delays)
         fits = self.delays == "geometric" or float(self.delay).is_integer()
         require(fits, "delay", "must be a whole number of rounds where delays are fixed", self.delay)
-        require(0 < self.presence <= 1, "presence", "must be in (0, 1]", self.presence)
         self._check_arms()
-        if isinstance(self.merit, tuple):
-            count = len(self.merit)
-            require(count == self.agents, "merit", f"must be one, or {self.agents} for the agents", count)
+        typed = all(isinstance(each, Merit) for each in self.merits)
+        require(typed, "merit", "must be a merit function of fedfairx.merit", self.merit)
+        count = len(self.merits)
+        require(count == self.agents, "merit", f"must be one, or {self.agents} for the agents", count)
 
     def _check_arms(self) -> None:
         for name, allowed, which in (
@@ -113,10 +109,7 @@ class Scenario:
             ("silent", self.contexts == "one-hot", "one-hot contexts"),
         ):
             value = getattr(self, name)
-            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-            in_range = whole and 0 <= value < self.arms
-            text = f"must be an integer from 0 to {self.arms - 1}, one below the actions"
-            require(in_range, name, text, value)
+            require(value < self.arms, name, f"must be at most {self.arms - 1}, one below the actions", value)
             require(value == 0 or allowed, name, f"must be 0 without {which}", value)
         alone = self.newcomers == 0 or self.presence == 1
         require(alone, "newcomers", "must be 0 where presence is below 1", self.newcomers)

@@ -12,10 +12,10 @@ import math
 import re
 import tomllib
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, cached_property
 from numbers import Number
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -56,6 +56,7 @@ LONGEST = 200  # characters of a name
 NAME = Limits(min_length=1, max_length=LONGEST)
 NUMBER = Limits(ge=-1e100, le=1e100)
 POSITIVE = Limits(gt=0, le=1e100)
+ABOVE_0 = Limits(gt=0)
 SHARE = Limits(ge=0, le=1)
 COUNT = Limits(ge=1, le=2**53)
 
@@ -85,10 +86,24 @@ def with_default(kind: type, name: str, default: Any) -> Any:
     return option(default, **{key: value for key, value in metadata.items() if key != "unset"})
 
 
-def check_fields(value: Any, settings: Iterable[Setting]) -> None:
-    """Check these fields of a frozen dataclass, and convert numbers of NumPy and other kinds."""
-    for each in settings:
-        object.__setattr__(value, each.name, each.read(getattr(value, each.name)))
+def check_fields(value: Any, kind: type) -> None:
+    """Check a frozen dataclass by the descriptions of the fields of `kind`, its own type or one of its bases.
+
+    Numbers of NumPy and whole ones are converted. Fields that hold objects are left out.
+    """
+    for name, each in plain_settings(kind).items():
+        given = getattr(value, name)
+        if given is not getattr(
+            kind, name, MISSING
+        ):  # the default; msgspec, which checks, takes long to import
+            object.__setattr__(value, name, each.read(given))
+
+
+@cache
+def plain_settings(kind: type) -> dict[str, Setting]:
+    """The fields of a dataclass that hold no objects, explained or not, by name."""
+    texts = {item.name: "" for item in fields(kind)}
+    return {each.name: each for each in settings_of(kind, texts=texts) if each.is_plain}
 
 
 @dataclass(frozen=True)
@@ -175,7 +190,7 @@ class Setting:
         except InvalidInput as error:
             named = "" if self.name in str(error) else f"{self.name}: "
             raise InvalidInput(f"{named}{error}{where}") from None
-        except (TypeError, ValueError, ValidationError):
+        except (TypeError, ValueError, OverflowError, ValidationError):
             raise InvalidInput(f"{self.name} {self.rule}, got {self.name}={value!r}{where}") from None
 
     def _read(self, value: Any, text: bool) -> Any:
@@ -199,9 +214,7 @@ class Setting:
             value = self._split(value)
             if not value:  # an empty variable is none
                 return ()
-        if isinstance(value, Number) and hasattr(value, "item"):  # NumPy's
-            value = value.item()
-        result = convert(value, self.plain, strict=not text)
+        result = convert(_without_numpy(value), self.plain, strict=not text)
         for number in result if isinstance(result, tuple) else (result,):
             if isinstance(number, float) and not math.isfinite(number):
                 raise ValueError(number)
@@ -214,6 +227,15 @@ class Setting:
         if float in self.kinds and len(parts) == 1:
             return parts[0]
         return text if str in self.kinds and not re.match(r"[-+.\d]", text) else parts
+
+
+def _without_numpy(value: Any) -> Any:
+    """A number, an array or a sequence of numbers as Python has them."""
+    if isinstance(value, Number) or hasattr(value, "__array__"):
+        return value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [_without_numpy(each) for each in value]
+    return value
 
 
 def settings_of(
@@ -361,7 +383,8 @@ def _rule(kind: Any, limits: Limits) -> str:
     if get_origin(kind) in (tuple, list):
         items = get_args(kind)
         some = get_origin(kind) is list or items[-1] is ...
-        return f"{'a list' if some else len(items)} of {_rule(items[0], limits)}"
+        rule = _rule(items[0], limits)
+        return f"a list of {rule}" if some else f"a list of {len(items)}, each {rule}"
     names = {bool: "yes or no", int: "a whole number", float: "a finite number", str: "text"}
     bounds = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"} if kind in NUMBERS else {}
     ends = ((sign, getattr(limits, name)) for name, sign in bounds.items())
