@@ -59,7 +59,7 @@ class Fork:
 
 
 if __name__ == "__main__":
-    replaced: dict[Any, Any] = {(federation, "PLAIN"): SOON, (launcher, "start_process"): Fork}
+    replaced: dict[Any, Any] = {(federation, "BETWEEN_LINES"): SOON, (launcher, "start_process"): Fork}
     for (module, name), value in replaced.items():
         setattr(module, name, value)
     sys.exit(main(["federate", "demo", *sys.argv[1:]]))

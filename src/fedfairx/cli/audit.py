@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedfairx.cli.privacy import MechanismVerb
+from fedfairx.privacy import Budget
+from fedfairx.util.config import with_default
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +27,7 @@ class Audit(MechanismVerb):
     plot: draw the scores of the two worlds into this file: .png, .svg or .pdf.
     """
 
-    releases: int | None = None
+    releases: int | None = with_default(Budget, "releases", None)
     runs: int = 8_000
     seed: int = 0
     plot: Path | None = None

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from fedfairx.cli.common import Verb
 from fedfairx.demo import federation
+from fedfairx.privacy import Budget
+from fedfairx.util.config import with_default
 
 USUAL = 8000  # port of services
 EARLIER = 1500  # orders of each organisation before the browser opens
@@ -36,7 +38,7 @@ class Demo(Verb):
     no_browser: bool = False
     port: int | None = None
     rate: float = 10.0
-    epsilon: float | None = None
+    epsilon: float | None = with_default(Budget, "epsilon", None)
     seconds: float | None = None
     data: str | None = field(default=None, metadata={"metavar": "DIR"})
 

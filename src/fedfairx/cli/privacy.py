@@ -16,7 +16,7 @@ from fedfairx.errors import require
 from fedfairx.privacy import Bounds, Budget, Centring, mechanisms
 from fedfairx.privacy.guarantee import DECIDE_FROM
 from fedfairx.privacy.mechanisms.noise_share import NoiseShare, default_colluding
-from fedfairx.util.config import NAMED, Setting, option, settings_of
+from fedfairx.util.config import NAMED, Setting, option, settings_of, with_default
 from fedfairx.util.formatting import text_table
 
 EPSILON = 2.0
@@ -106,7 +106,7 @@ class Privacy(MechanismVerb):
     OPTIONS = (*MechanismVerb.OPTIONS, "decide_from")
 
     statement: bool = False
-    person_records: int | None = None
+    person_records: int | None = with_default(Budget, "person_records", None)
     noise_sd: float = 0.1
     alpha: float = 0.1
     least_eigenvalue: float | None = None

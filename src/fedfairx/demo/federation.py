@@ -15,8 +15,11 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from fedfairx.agent.options import PLAIN, SECURE, Options
 from fedfairx.cli.common import Output
 from fedfairx.errors import MissingLibrary, needs, require
+from fedfairx.privacy import Budget
+from fedfairx.util.config import with_default
 from fedfairx.util.formatting import text_table
 
 if TYPE_CHECKING:
@@ -34,7 +37,7 @@ LAST_TOTAL = 30.0  # seconds that the end waits for a round, and for its total
 FIGURE = "federation-demo.png"
 TICK = 0.5  # seconds between two updates
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")  # variables that say that a browser can be shown
-PLAIN = 5.0  # seconds between two lines, where output goes into a file or a pipe
+BETWEEN_LINES = 5.0  # seconds between two lines, where output goes into a file or a pipe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +69,9 @@ class Demo(Output):
     transport: Literal["sqlite", "nats", "flower"] = "sqlite"
     flower: str | None = field(default=None, metadata={"metavar": "BIN"})
     rounds: int | None = None
-    epsilon: float | None = None
-    aggregation: Literal["plain", "secure"] = "plain"
-    colluding: int | None = None
+    epsilon: float | None = with_default(Budget, "epsilon", None)
+    aggregation: str = with_default(Options, "aggregation", PLAIN)
+    colluding: int | None = with_default(Options, "colluding", None)
     rate: float = 20.0
     seed: int = 0
     figure: str | None = field(default=None, metadata={"metavar": "FILE"})
@@ -119,14 +122,14 @@ class Demo(Output):
     @property
     def claimed(self) -> float | None:
         """ε, if sums are private."""
-        return SECURE_EPSILON if self.epsilon is None and self.aggregation == "secure" else self.epsilon
+        return SECURE_EPSILON if self.epsilon is None and self.aggregation == SECURE else self.epsilon
 
     def terms(self) -> Terms:
         from fedfairx.demo.couriers import SCHEMA
         from fedfairx.federation.roster.rounds import Rounds
         from fedfairx.federation.roster.terms import Terms
 
-        secure = self.aggregation == "secure"
+        secure = self.aggregation == SECURE
         return Terms(
             schema=SCHEMA,
             agents=self.agents,
@@ -163,7 +166,7 @@ class Display:
     def welcome(self, fleet: Fleet) -> None:
         epsilon = self._args.claimed
         kind = "exact sums, NOT private" if epsilon is None else f"private, ε={epsilon:g}"
-        kind += ", secure aggregation" if self._args.aggregation == "secure" else ""
+        kind += ", secure aggregation" if self._args.aggregation == SECURE else ""
         self._print(f"{len(self._orders)} services share what they learn by {self._args.transport} ({kind}):")
         for each in self._orders:
             key = fleet.keys.get(each.name)
@@ -219,7 +222,7 @@ class Display:
 
         --rounds places weeks of orders in a minute: milliseconds of a transport would count as days.
         """
-        quick = self._args.rounds is not None and self._args.aggregation == "plain"
+        quick = self._args.rounds is not None and self._args.aggregation == PLAIN
         patience = PATIENCE.get(self._args.transport, 5.0) if quick else 0.0
         ends = time.monotonic() + patience
         while True:
@@ -234,7 +237,7 @@ class Display:
             each.settle()
         with ThreadPoolExecutor(len(self._orders)) as pool:
             self._looks = self._look(pool)
-            if self._args.aggregation == "secure":
+            if self._args.aggregation == SECURE:
                 self._await_total(pool)
         if sys.stderr.isatty():
             self._show()
@@ -281,18 +284,18 @@ class Display:
 
     def _opened(self) -> dict[str, int]:
         """With secure aggregation, the last round whose total all have."""
-        if self._args.aggregation == "plain":
+        if self._args.aggregation == PLAIN:
             return {}
         return {
             "opened": min((look["sync"]["aggregation"]["opened"] for look in self._looks if look), default=0)
         }
 
     def _show(self) -> None:
-        """Redraw the table on a terminal; elsewhere print a line every `PLAIN` seconds."""
+        """Redraw the table on a terminal; elsewhere print a line every `BETWEEN_LINES` seconds."""
         if self._args.json:
             return
         if not sys.stderr.isatty():
-            if time.monotonic() - self._printed > PLAIN:
+            if time.monotonic() - self._printed > BETWEEN_LINES:
                 self._printed = time.monotonic()
                 self._print(self._line())
             return
