@@ -212,8 +212,8 @@ class Setting:
             return value.lower() in YES
         if text and self.items is not None:
             value = self._split(value)
-            if not value:  # an empty variable is none
-                return ()
+            if not value and any(get_args(kind)[-1:] == (...,) for kind in self.kinds):
+                return ()  # an empty variable is none
         result = convert(_without_numpy(value), self.plain, strict=not text)
         for number in result if isinstance(result, tuple) else (result,):
             if isinstance(number, float) and not math.isfinite(number):
