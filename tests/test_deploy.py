@@ -142,6 +142,14 @@ def test_a_member_in_a_container_can_write_its_database_and_its_vault() -> None:
         assert all(mounts[place][0] in compose["volumes"] and not mounts[place][1] for place in written)
 
 
+def test_kubernetes_leaves_the_mode_of_the_vault() -> None:
+    """By default the group may read the files of a volume when a pod starts again; a vault is its owner's."""
+    (pod,) = (each["spec"]["template"]["spec"] for each in MANIFEST if each["kind"] == "StatefulSet")
+    assert pod["securityContext"]["fsGroupChangePolicy"] == "OnRootMismatch"
+    (place,) = (each["value"] for each in pod["containers"][0]["env"] if each["name"] == "FEDFAIRX_VAULT")
+    assert place in {each["mountPath"] for each in pod["containers"][0]["volumeMounts"]}
+
+
 def test_replicas_say_that_they_are() -> None:
     """All that share a database, and no other."""
     compose = yaml.safe_load((DEPLOY / "compose.replicas.yaml").read_text())["services"]
