@@ -21,6 +21,7 @@ from fedfairx.federation.aggregation.machine import (
     MakeRow,
     Phase,
     Publish,
+    RosterTaken,
     RowMade,
     Store,
     Tick,
@@ -157,6 +158,18 @@ def test_a_row_is_made_only_while_all_members_give_signs_of_life() -> None:
     assert not world.sent
     world.turn()  # all do
     assert known(world) == {1}
+
+
+def test_no_row_is_made_in_an_epoch_that_others_have_left() -> None:
+    """They are alive. One that was removed does not know of the next epoch."""
+    world = running()
+    world.round()
+    world.give(world.draft(2, members=("a", "b", "c")), "a", "b", "c")
+    world.turn()
+    assert {name: actor.epoch for name, actor in world.actors.items()} == {"a": 2, "b": 2, "c": 2, "d": 1}
+    learn(world, 1)
+    world.round()
+    assert {row.number for row in world.sent.values() if row.name == "d"} == {1}
 
 
 def test_a_missed_round_is_superseded() -> None:
@@ -302,6 +315,18 @@ def test_after_ten_minutes_the_leaf_of_a_row_in_no_total_is_lost_to_the_others()
     world.check()
 
 
+def test_a_clock_that_goes_back_does_not_keep_a_member_waiting() -> None:
+    world = running()
+    world.hidden = {f"{name}.partial" for name in "ab"}
+    world.round()
+    world.give(world.draft(2))
+    world.turn()
+    assert phases(world) == {Phase.ENDING}
+    world.now -= 1.0
+    world.turn()
+    assert phases(world) == {Phase.RUNNING}
+
+
 def test_a_later_roster_replaces_one_that_has_not_begun() -> None:
     world = running()
     world.give(world.draft(2), "a", "b", "c")
@@ -310,9 +335,10 @@ def test_a_later_roster_replaces_one_that_has_not_begun() -> None:
     world.turn()
     assert {actor.epoch for actor in world.actors.values()} == {5}
     for actor in world.actors.values():
-        actor.take_roster(world.draft(4))
-    world.turn()
-    assert {actor.epoch for actor in world.actors.values()} == {5}
+        before = actor.state
+        for draft in (world.draft(4), world.draft(5, fork="'")):
+            actor.feed(RosterTaken(draft, bytes(32)))
+        assert actor.state == before
 
 
 def test_phases_change_as_the_table_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -422,6 +448,16 @@ def test_a_changed_key_of_a_confirmed_name_is_not_confirmed(how: str) -> None:
     world.now += EVERY
     world.turn()
     assert known(world) == {2}  # the epoch goes on
+
+
+def test_a_member_whose_key_is_another_in_an_epoch_makes_no_row_there() -> None:
+    """A convener has given its name to somebody else, whom all others have confirmed."""
+    world = running()
+    actor = world.actors["d"]
+    world.now += EVERY
+    for key, effects in ((actor.key, [MakeRow(1)]), (new_signing_key(), [])):
+        state = replace(actor.state, identity=replace(actor.state.identity, key=key))
+        assert step(state, Tick(actor.confirmed, frozenset(NAMES)), world.now)[1] == effects
 
 
 def test_nothing_is_sent_or_opened_while_confirmations_are_missing() -> None:
@@ -790,6 +826,25 @@ def test_a_member_without_rows_may_lose_its_vault() -> None:
     world.turn()
     world.round()
     assert known(world) == {1}
+
+
+def test_an_opener_without_its_key_makes_no_row() -> None:
+    """No round of the epoch can be opened, so its leaf would be lost to the others."""
+    world = running()
+    actor = world.actors["a"]
+    actor.vault = MemoryStore()
+    actor.boot()
+    learn(world, 1)
+    world.round()
+    assert {row.name for row in world.sent.values()} == {"b", "c", "d"}
+    world.give(world.draft(2, openers=("c", "d")))
+    world.turn()
+    world.now += PATIENCE
+    world.turn()
+    assert {each.epoch for each in world.actors.values()} == {2}
+    assert actor.state.trouble == ""  # it opens nothing here
+    world.round()
+    assert total_of(actor)[0] == 1
 
 
 def test_a_vault_of_another_member_stops_one_without_rows() -> None:

@@ -12,10 +12,17 @@ import numpy as np
 import pytest
 
 from fedfairx.agent.exchange import TOTAL
-from fedfairx.errors import InvalidInput, LedgerMismatch, TransportRefused, TransportUnavailable
+from fedfairx.errors import (
+    InvalidInput,
+    LedgerMismatch,
+    StorageUnavailable,
+    TransportRefused,
+    TransportUnavailable,
+)
 from fedfairx.federation.aggregation.messages import Partial, RowMessage, digest, parse, row_and_share, sign
-from fedfairx.federation.aggregation.records import FileStore
+from fedfairx.federation.aggregation.records import FileStore, MemoryStore
 from fedfairx.federation.aggregation.shares import from_bytes, to_bytes
+from fedfairx.federation.exchange.alive import RENEWED
 from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.exchange.secure_member import SecureMember
@@ -412,6 +419,43 @@ def test_while_the_transport_is_away_nothing_is_lost() -> None:
     here.turn()
     here.check_total(2)
     assert here.members["org1"].away is None
+
+
+class Full(MemoryStore):
+    """A vault on a disk that is full."""
+
+    def write(self, _value: bytes) -> None:
+        raise StorageUnavailable("no space left on device")
+
+
+@pytest.mark.parametrize("why", ["disk", "key"])
+def test_a_member_that_can_not_send_or_open_shows_no_life(tmp_path: Path, why: str) -> None:
+    """The others would make rows whose totals never come: leaves that are lost to all if it is removed."""
+    here = secure_world(folder=tmp_path).start_all()
+    here.turn()
+    member, vault = here.members["org1"], here.members["org1"]._vault
+    if why == "disk":
+        member._vault = Full(vault.read())
+    else:
+        here.stop("org1")
+        (tmp_path / "org1.vault").unlink()
+        member = here.start("org1")
+        assert "no key" in member.trouble
+    signs = []
+    for seconds in (20.0, RENEWED):  # a round is due, then a sign of life
+        here.now += seconds
+        with suppress(StorageUnavailable):
+            member.exchange()
+        member.show_life()
+        signs.append(here.transport.latest()[alive_key("org1")])
+    assert signs[0] == signs[1]
+    if why == "disk":
+        member._vault = vault
+        here.turn()
+        here.check_total(5)
+        assert here.transport.latest()[alive_key("org1")] != signs[0]
+    for name in here.members:
+        here.stop(name)
 
 
 @pytest.mark.parametrize("seed", range(3))

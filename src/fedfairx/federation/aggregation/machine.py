@@ -473,13 +473,14 @@ class _Turn:
         """Ask for the row of the round that is due, while all members of the epoch show life in it.
 
         A row whose total never comes is a leaf that the others never get. So members that have gone on to a
-        later epoch, which show no acceptance of this one, do not count.
+        later epoch, which show no acceptance of this one, do not count, and an opener that can't open sends
+        nothing.
         """
         part = self.part
         if part is None or self.state.phase not in (Phase.RUNNING, Phase.CHANGING):
             return
         epoch, due = part.epoch, part.rounds.number(self.now)
-        if due <= part.last or not self.may_take_part(epoch):
+        if due <= part.last or self.state.trouble or not self.may_take_part(epoch):
             return
         if {*self.accepting(epoch)} & (self.state.alive | {self.name}) == epoch.members.keys():
             self.effects.append(MakeRow(due))
@@ -774,7 +775,7 @@ class _Turn:
             past=(*ended, *record.past),
         )
         self.forget_secrets()
-        self.change(rows={}, partials={})
+        self.change(rows={}, partials={}, trouble="")
         self.go(Phase.RUNNING)
         draft = self.state.draft
         if draft is not None and draft.number > epoch.number:

@@ -378,8 +378,12 @@ class SecureMember(Connection):
             self._noted = part.row
 
     def show_life(self) -> None:
-        """Renew this member's sign of life, unless it is halted: the others would make rows for nothing."""
-        if self.halted is None:
+        """Renew this member's sign of life, unless it can't send or open: others would make rows for nothing.
+
+        So it shows none while it is halted, lacks an opener's key, or can't use its database or its vault.
+        """
+        state = self._state
+        if state is not None and state.phase is not Phase.HALTED and not state.trouble:
             super().show_life()
 
     @property
