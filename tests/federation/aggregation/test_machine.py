@@ -445,6 +445,7 @@ def test_a_changed_key_of_a_confirmed_name_is_not_confirmed(how: str) -> None:
     for name in others:
         assert world.actors[name].phase is Phase.CHANGING
         assert "must be" in world.actors[name].state.unconfirmed
+        assert world.actors[name].record.accepted == ()
     world.now += EVERY
     world.turn()
     assert known(world) == {2}  # the epoch goes on
@@ -458,6 +459,23 @@ def test_a_member_whose_key_is_another_in_an_epoch_makes_no_row_there() -> None:
     for key, effects in ((actor.key, [MakeRow(1)]), (new_signing_key(), [])):
         state = replace(actor.state, identity=replace(actor.state.identity, key=key))
         assert step(state, Tick(actor.confirmed, frozenset(NAMES)), world.now)[1] == effects
+
+
+def test_no_epoch_begins_while_confirmations_are_missing() -> None:
+    """It was accepted while they were there, and a later roster has come since."""
+    world = running()
+    draft, actor = world.draft(2), world.actors["a"]
+    world.give(draft, "a", "b", "c")
+    world.turn()
+    world.give(world.draft(3), "a")
+    actor.confirmed = {}
+    actor.tick()
+    world.give(draft, "d")
+    world.turn()
+    assert {name: each.epoch for name, each in world.actors.items()} == {"a": 1, "b": 2, "c": 2, "d": 2}
+    actor.confirmed = dict(world.publics)
+    world.turn()
+    assert actor.epoch == 2
 
 
 def test_nothing_is_sent_or_opened_while_confirmations_are_missing() -> None:
@@ -532,6 +550,32 @@ def test_a_roster_that_comes_before_all_have_begun_the_last_one_stops_no_totals(
     world.turn()
     assert {actor.epoch for actor in world.actors.values()} == {4}
     assert all(actor.state.record.accepted == () for actor in world.actors.values())
+
+
+def test_an_opener_with_a_later_roster_keeps_nobody_from_an_accepted_epoch() -> None:
+    """Then its key of the later roster is in the place of the one that all have accepted."""
+    world = World((*NAMES, "e")).start(*NAMES)
+    world.give(world.draft(members=NAMES))
+    world.turn()
+    world.hidden |= {f"{name}.partial" for name in NAMES}
+    world.round()
+    world.give(world.draft(2, members=NAMES), *NAMES)
+    world.turn()
+    assert phases(world) == {Phase.ENDING}  # all wait for the total
+    world.now += PATIENCE
+    world.turn("d", times=1)
+    following = world.draft(3)
+    world.give(following, "a")
+    world.turn("b", "c")  # the later roster has not come to them
+    world.hidden = set()
+    world.give(following, *NAMES)
+    world.turn()
+    world.now += PATIENCE
+    world.turn()
+    assert {actor.epoch for actor in world.actors.values()} == {2}
+    assert known(world) == {world.actors["a"].known} != {0}
+    world.round()
+    assert phases(world) == {Phase.CHANGING}  # the newcomer never starts
 
 
 @pytest.mark.parametrize("when", ["before", "at", "after"])
@@ -810,6 +854,7 @@ def test_a_vault_that_is_behind_by_one_crash_goes_on() -> None:
     actor = world.actors["d"]
     actor.vault = MemoryStore(before)
     actor.boot()
+    assert actor.vault_content.mark == actor.record.mark  # before the row is published again
     world.round()
     assert known(world) == {2}
     assert actor.vault_content.mark == actor.record.mark
@@ -869,6 +914,39 @@ def test_an_opener_restored_from_a_backup_opens_no_round_again() -> None:
     world.round()
     assert known(world) == {2}
     world.check()
+
+
+def test_of_two_rows_of_a_round_an_opener_keeps_the_first_that_it_can_open() -> None:
+    world = World(NAMES).start("a", "b", "c")
+    hostile, opener = Hostile(world, "d"), world.actors["a"]
+    world.give(world.draft())
+    for number in range(4):
+        hostile.help(random.Random(0))
+        world.turn()
+        world.now += EVERY * (number == 2)
+    part = opener.state.record.part
+    assert part is not None
+    assert part.total_round == 1
+    digests = dict(hostile.rows[part.epoch.digest])
+
+    def refused(number: int, value: int, earlier: dict[int, bytes]) -> list[str]:
+        opener.refused.clear()
+        hostile.rows[part.epoch.digest] = dict(earlier)
+        hostile.send_row(part.epoch, number, value)
+        world.turn("a", times=1)
+        return [reason for _, reason in opener.refused]
+
+    world.now += EVERY
+    world.turn("b", "c", times=1)
+    opener.tick()
+    assert refused(2, 1, {}) == ["restored"]  # it lists no row of the round that was opened
+    assert refused(2, 2, digests) == []
+    assert opener.state.opened is not None
+    assert opener.state.opened.number == 2
+    digests = dict(hostile.rows[part.epoch.digest])
+    world.now += EVERY  # the others have not sent yet
+    assert refused(3, 3, digests) == []
+    assert refused(3, 4, digests) == ["two contents"]
 
 
 @pytest.mark.parametrize("restored", ["database", "vault", "neither"])

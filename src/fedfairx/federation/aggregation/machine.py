@@ -692,8 +692,13 @@ class _Turn:
         return None
 
     def opener_keys(self, draft: Draft) -> tuple[dict[str, bytes], tuple[str, ...]]:
-        """The X25519 keys of the draft's openers as the transport has them, and who has none."""
-        keys: dict[str, bytes] = {}
+        """The X25519 keys of the draft's openers as the transport has them, and who has none.
+
+        An opener with a later roster shows its key of that one. The key that we have accepted stays: others
+        may have begun the epoch by our acceptance.
+        """
+        epochs = [each.epoch for each in self.state.record.accepted if each.epoch.roster == draft.roster]
+        keys = {name: key for each in epochs for name, key in each.openers.items()}
         for name in draft.openers:
             if name == self.name:
                 keys[name] = public_key_of(self.state.vault.secrets[draft.number])
