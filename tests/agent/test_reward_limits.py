@@ -154,6 +154,19 @@ def test_who_has_large_rewards_may_have_larger_ones() -> None:
         refuses(agent, 31_000.0, "at most 30000 in size")
 
 
+def test_an_agent_that_is_opened_again_still_says_that_rewards_are_large(tmp_path: Path) -> None:
+    """It is looked at after 32, 64, ... rewards: the next time may be far away."""
+    with ffx.Agent.open(tmp_path / "agent.db", actions=["a", "b"], seed=0) as agent:
+        with pytest.warns(ScaleWarning, match="4 times as large"):
+            agent.observe_many(agent.decide_many([None] * 40), [100.0] * 40)
+        said, limits = agent.warnings, agent.reward_limits
+    with ffx.Agent.open(tmp_path / "agent.db") as agent:
+        assert agent.warnings == said != []
+        assert agent.reward_limits == limits
+        with pytest.warns(ScaleWarning, match="4 times as large"):
+            agent.observe(agent.decide(), reward=100.0)
+
+
 MEANS = {"ann": 0.5, "ben": 0.6, "cid": 0.7}
 
 

@@ -987,7 +987,7 @@ class Agent:
 
     @property
     def warnings(self) -> list[str]:
-        """The warnings about the size of contexts and rewards (`ScaleWarning`) since it was opened."""
+        """The warnings about the size of rewards, and of contexts since it was opened (`ScaleWarning`)."""
         warned = self._scale.warning, self._model.limits.warning
         return [text for text in warned if text is not None]
 

@@ -244,10 +244,11 @@ class Core:
         learner.set_count(stored.count)
         sizes = Sizes(stored.noise_variance, stored.ridge, stored.mean)
         learner.restore(sizes, stored.squares, stored.observed)
-        model.limits.set_largest(stored.largest_reward)
         model.updates = stored.updates
         model.growth = stored.growth
         model.own[:] = as_numbers(state.own, size, "own")
+        model.look_at_rewards()  # what it would warn of, it warns of again
+        model.limits.set_largest(stored.largest_reward)
         model.released_count = state.released_count
         model.local_count = state.local_count
         model.refit_at = next_refit(model.observed)

@@ -353,8 +353,14 @@ class Model:
             learner.learn_sizes(own)
             self._derive()
             learner.learn_mean()
-        lengths = float(own[diagonal_entries(self.dimension)].sum())
-        self.limits.look(learner.observed, learner.squares, lengths)
+        self.look_at_rewards()
+
+    def look_at_rewards(self) -> None:
+        """Compare the size of the rewards so far with what is expected, and adapt the limits to it."""
+        own = self.own_sums()
+        if own is not None:
+            lengths = float(own[diagonal_entries(self.dimension)].sum())
+            self.limits.look(self.learner.observed, self.learner.squares, lengths)
 
     def age(self) -> bool:
         """Decay all sums to now, if enough of the half-life has passed; whether it has."""

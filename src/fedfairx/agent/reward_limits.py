@@ -53,7 +53,7 @@ class RewardLimits:
     def __init__(self, expects: Prior | Confidence, reward_range: Range | None) -> None:
         self._range, self._warned = reward_range, reward_range is not None
         self.contradiction: str | None = None  # the text of a warning that is due
-        self.warning: str | None = None  # and of the one that was issued
+        self.warning: str | None = None  # and of the one that is due or was issued
         if isinstance(expects, Prior):
             self._sizes = max(expects.sd, expects.noise_sd), expects.noise_sd
             means = expects.mean if isinstance(expects.mean, tuple) else (expects.mean,)
@@ -109,7 +109,7 @@ class RewardLimits:
         times, how, effect = MUCH_LARGER, "large", "one action may get nearly all"
         if size < expected:
             times, how, effect = 1.0 / MUCH_SMALLER, "small", "all actions get nearly the same"
-        self.contradiction = (
+        self.contradiction = self.warning = (
             f"rewards are more than {times:g} times as {how} as this agent expects, and its merit is made "
             f"for the size it expects, so {effect}. Give reward_range=(low, high), which sets both, or a "
             "merit in units of your rewards (fedfairx.merit.Exponential.doubling)"
@@ -119,5 +119,4 @@ class RewardLimits:
         """Issue the warning that is due, if any. Call it last: a warning may be turned into an error."""
         text, self.contradiction = self.contradiction, None
         if text is not None:
-            self.warning = text
             warn_caller(text, ScaleWarning)
