@@ -15,7 +15,7 @@ import pytest
 
 from fedfairx.fairness.confidence_sequences import spending
 from fedfairx.fairness.decision_log import Logged
-from fedfairx.fairness.missing_test import BATCH, ERROR, PARTS, MissingTest
+from fedfairx.fairness.missing_test import BATCH, ERROR, PARTS, Missing, MissingTest
 
 NAMES = tuple(f"c{k}" for k in range(1, 8))
 
@@ -147,6 +147,16 @@ def test_rewards_that_never_come_are_found() -> None:
             str(found)
             == f"c7: {found.shown} decisions, none with a reward; others {100 * found.others:.0f} %"
         )
+
+
+def test_without_others_nothing_is_said_of_them() -> None:
+    """An action that is drawn each time, though the policy gives it a half."""
+    test = MissingTest()
+    for _ in range(4):
+        test.add([Logged([0.5, 0.5], 0, names=["a", "b"]) for _ in range(BATCH)])
+    (found,) = test.found()
+    assert found == Missing("action", "a", 4 * BATCH, 0, None)
+    assert str(found) == f"a: {4 * BATCH} decisions, none with a reward"
 
 
 def test_half_of_the_rewards_missing_are_found() -> None:

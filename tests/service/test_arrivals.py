@@ -75,10 +75,14 @@ def test_what_never_comes_is_seen_everywhere(place: str, monkeypatch: pytest.Mon
         assert (seven["rewards"], seven["waiting"], seven["expired"]) == (0, seven["decisions"], 0)
         for row in rows.values():
             assert row["rewards"] + row["waiting"] == row["decisions"]
+        lacking = seven["missing"]
+        assert (lacking["kind"], lacking["name"], lacking["came"]) == ("action", "c7", 0)
+        assert 0 < lacking["shown"] <= seven["decisions"]
         (text,) = found["missing"]
         assert text.startswith("c7: ")
         assert "none with a reward; others 9" in text
         assert (found["tested"], found["age"], found["error"], found["untested"]) == (480, 60.0, 0.01, "")
+        assert found["read"]
         page = client.get("/").text
         assert "Rewards of 1 action are missing" in page
         assert text in page
@@ -186,7 +190,7 @@ def test_late_is_not_missing(tmp_path: Path, clock: Clock) -> None:
         assert table.age is not None
         assert table.age >= 3600.0
         assert table.tested > 100
-        assert table.missing == ()
+        assert table.alarms() == []
 
 
 @pytest.mark.long
@@ -195,7 +199,7 @@ def test_late_rewards_do_not_hide_missing_ones(tmp_path: Path, clock: Clock) -> 
     with log_of(tmp_path, {"a": 1200.0, "b": 2400.0, "c": np.inf}, rng, 600) as agent:
         clock.now = BEGIN + 60.0 * 600
         table = reader(agent).update()
-        assert [each.name for each in table.missing] == ["c"]
+        assert [each.name for each in table.alarms()] == ["c"]
         young = reader(agent, window=600.0).update()
         assert young.age == 600.0  # nothing comes later
 
@@ -214,7 +218,7 @@ def test_counts_are_there_while_decisions_are_tested(
     with log_of(tmp_path, {"a": 1.0, "b": 1.0}, np.random.default_rng(0), 3 * arrivals.BATCH) as agent:
         clock.now = BEGIN + 1e6
         found, seen = reader(agent), []
-        assert (found.table.read, found.table.why) == (False, arrivals.COUNTING)
+        assert (found.table.read, found.table.untested) == (False, arrivals.COUNTING)
         add = arrivals.MissingTest.add
 
         def watched(test: arrivals.MissingTest, log: Any) -> None:
@@ -224,7 +228,7 @@ def test_counts_are_there_while_decisions_are_tested(
         monkeypatch.setattr(arrivals.MissingTest, "add", watched)
         whole = found.update()
         assert [table.tested for table in seen] == [0, arrivals.BATCH, 2 * arrivals.BATCH]
-        assert {(table.read, table.why) for table in seen[1:]} == {(False, arrivals.TESTING)}
+        assert {(table.read, table.untested) for table in seen[1:]} == {(False, arrivals.TESTING)}
         assert seen[1].actions == whole.actions
-        assert (whole.read, whole.why, whole.tested) == (True, "", 3 * arrivals.BATCH)
+        assert (whole.read, whole.untested, whole.tested) == (True, "", 3 * arrivals.BATCH)
         assert found.table is whole

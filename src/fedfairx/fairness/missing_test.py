@@ -53,19 +53,19 @@ class Missing:
     kind: "action" or "group".
     shown: how often it was shown, since the evidence began.
     came: how many of these were answered, by a reward or a withdrawal, in time.
-    others: the part of the others that was.
+    others: the part of the others that was; None if there were none.
     """
 
     kind: str
     name: str
     shown: int
     came: int
-    others: float
+    others: float | None
 
     def __str__(self) -> str:
         came = "none" if self.came == 0 else number(self.came)
-        shown, others = counted(self.shown, "decision"), 100 * self.others
-        return f"{self.name}: {shown}, {came} with a reward; others {others:.0f} %"
+        others = "" if self.others is None else f"; others {100 * self.others:.0f} %"
+        return f"{self.name}: {counted(self.shown, 'decision')}, {came} with a reward{others}"
 
 
 class _Evidence:
@@ -144,8 +144,8 @@ class _Evidence:
         for k in np.flatnonzero(self._evidence >= self._needed):
             shown, came = self._counts[k]
             others, of_others = self._total - self._before[k] - self._counts[k]
-            part = of_others / others if others else float("nan")
-            yield Missing(kind, names[k], int(shown), int(came), float(part))
+            part = float(of_others / others) if others else None
+            yield Missing(kind, names[k], int(shown), int(came), part)
 
 
 class MissingTest:

@@ -12,13 +12,14 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fedfairx.fairness import Logged
 from fedfairx.fairness.decision_log import range_names
-from fedfairx.fairness.missing_test import BATCH, Missing, MissingTest
+from fedfairx.fairness.missing_test import BATCH, ERROR, Missing, MissingTest
+from fedfairx.service.schemas import ArrivalRow, ArrivalTable
 from fedfairx.storage.journal import Journal
 from fedfairx.storage.queries import choices, last_of, number_at, outcomes
 from fedfairx.storage.records import StoredDecision
@@ -31,6 +32,7 @@ ENOUGH = 20  # rewards, before anything is said of how late they are
 MOST = 0.95  # of the rewards have come at half of the age at which a decision is tested
 #: Ends of intervals of delays, in seconds: from 1/64 to 2²⁶, which is two years.
 _EDGES: list[float] = [2.0 ** (k / 2) for k in range(-12, 53)]
+NOTHING = ArrivalTable((), (), (), 0, None, ERROR, COUNTING, read=False)
 Labels = tuple[Any, ...]  # texts; None for an action without a group
 
 
@@ -53,40 +55,6 @@ class Arrived:
         return ArrivalRow(self.name, self.decisions, self.rewards, waiting, self.expired, oldest, missing)
 
 
-class ArrivalRow(NamedTuple):
-    """An action or a group as it is shown.
-
-    oldest: when the oldest decision that waits was made, in seconds since 1970.
-    missing: None unless more of its rewards are missing than of the others.
-    """
-
-    name: str
-    decisions: int
-    rewards: int
-    waiting: int
-    expired: int
-    oldest: float | None
-    missing: Missing | None = None
-
-
-class ArrivalTable(NamedTuple):
-    """All actions and groups, and what the test has found.
-
-    tested: how many decisions were tested.
-    age: at which the next ones are, in seconds; None while too few rewards have come.
-    why: why nothing is tested, or not all is yet; empty if it is.
-    read: whether all that was in the log has been counted and tested.
-    """
-
-    actions: tuple[ArrivalRow, ...] = ()
-    groups: tuple[ArrivalRow, ...] = ()
-    missing: tuple[Missing, ...] = ()
-    tested: int = 0
-    age: float | None = None
-    why: str = COUNTING
-    read: bool = False
-
-
 class Arrivals:
     """Reads the arrival of rewards from the log, from its last `most` decisions on.
 
@@ -104,7 +72,7 @@ class Arrivals:
         self._slow: dict[str, Counter[int]] = {}  # of tested decisions, by action
         self._test = None if default_reward else MissingTest()
         self._count = 0
-        self.table = ArrivalTable()  # what was found so far; threads may read it while it is updated
+        self.table = NOTHING  # what was found so far; threads may read it while it is updated
 
     def update(self) -> ArrivalTable:
         """Read what is new."""
@@ -119,18 +87,19 @@ class Arrivals:
         return self.table
 
     def _tabulate(self, age: float | None, going_on: str = "") -> ArrivalTable:
-        missing = () if self._test is None else tuple(self._test.found())
-        alarms = {(each.kind, each.name): each for each in missing}
+        found = () if self._test is None else self._test.found()
+        alarms = {(each.kind, each.name): each for each in found}
         actions, groups = (
             tuple(
                 row.shown(alarms.get((kind, name))) for name, row in self._rows[kind].items() if row.decisions
             )
             for kind in KINDS
         )
-        why = going_on or self._why(age)
-        return ArrivalTable(actions, groups, missing, self._count, age, why, not going_on)
+        missing = tuple(str(row.missing) for row in (*actions, *groups) if row.missing is not None)
+        untested = going_on or self._untested(age)
+        return ArrivalTable(actions, groups, missing, self._count, age, ERROR, untested, read=not going_on)
 
-    def _why(self, age: float | None) -> str:
+    def _untested(self, age: float | None) -> str:
         if self._test is None:
             return "Nothing is tested: with a default_reward, a decision without a reward gets that one."
         if age is None:

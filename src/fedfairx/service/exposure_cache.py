@@ -26,9 +26,10 @@ from fedfairx.errors import StorageError
 from fedfairx.fairness import Exposure, Logged, exposure
 from fedfairx.fairness.change_test import MOST_FEATURES, Change, ChangeTest
 from fedfairx.fairness.credible import Normal
-from fedfairx.service.arrivals import Arrivals, ArrivalTable
+from fedfairx.service.arrivals import NOTHING, Arrivals
 from fedfairx.service.earnings import Earnings, LiftReader
 from fedfairx.service.published import Published, Sums, batch_of, coarse
+from fedfairx.service.schemas import ArrivalTable
 from fedfairx.service.stretches import stretches
 from fedfairx.storage.journal import Journal
 from fedfairx.storage.queries import any_made, last_of, latest, learnt, number_at, records
@@ -213,7 +214,7 @@ class ExposureCache:
     async def arrivals(self) -> ArrivalTable:
         """Whether rewards arrive, for each action and group; of a long log, first as far as it is read."""
         await self._arrivals_read.done()
-        return ArrivalTable() if self._arrivals is None else self._arrivals.table
+        return NOTHING if self._arrivals is None else self._arrivals.table
 
     def _read_change(self) -> None:
         published = self._update_published()

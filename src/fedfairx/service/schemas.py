@@ -14,6 +14,7 @@ from fedfairx.core.slates import MOST
 from fedfairx.evaluation.lift import Lift
 from fedfairx.fairness.change_test import Change
 from fedfairx.fairness.draw_test import Draws
+from fedfairx.fairness.missing_test import Missing
 from fedfairx.federation.exchange.member import Peer
 from fedfairx.privacy.guarantee import Against
 from fedfairx.service.settings import OF_AGENT, table
@@ -657,13 +658,13 @@ class ExposureTable(Struct):
     summary: str
 
 
-class ArrivalSeen(Struct):
+class ArrivalRow(Struct, frozen=True):
     """What became of the decisions that showed an action or a group; withdrawn ones are not counted.
 
     waiting: Decisions whose reward may still come.
     expired: Decisions whose window is past.
     oldest_waiting: When the oldest one that waits was made, in seconds since 1970.
-    missing: Whether more of its rewards are missing than of the others, beyond chance.
+    missing: How many of its rewards are missing; null unless more are than of the others, beyond chance.
     """
 
     name: str
@@ -672,10 +673,10 @@ class ArrivalSeen(Struct):
     waiting: Annotated[int, Meta(ge=0)]
     expired: Annotated[int, Meta(ge=0)]
     oldest_waiting: float | None
-    missing: bool
+    missing: Missing | None
 
 
-class RewardsSeen(Struct):
+class ArrivalTable(Struct, frozen=True):
     """For how many decisions a reward came, of each action and group.
 
     missing: A sentence for each action and group of which more rewards are missing than of the others.
@@ -683,16 +684,21 @@ class RewardsSeen(Struct):
     age: The age, in seconds, by which a reward must have come so as not to be missing in the test; null while
         too few have come.
     error: The probability, at most, that anything is ever called missing if all rewards are missing alike.
-    untested: Why nothing is tested; empty if it is.
+    untested: Why nothing is tested, or not all is yet; empty if it is.
+    read: Whether all that was in the log has been counted and tested.
     """
 
-    actions: list[ArrivalSeen]
-    groups: list[ArrivalSeen]
-    missing: list[str]
+    actions: tuple[ArrivalRow, ...]
+    groups: tuple[ArrivalRow, ...]
+    missing: tuple[str, ...]
     tested: Annotated[int, Meta(ge=0)]
     age: float | None
     error: float
     untested: str
+    read: bool
+
+    def alarms(self) -> list[Missing]:
+        return [row.missing for row in (*self.actions, *self.groups) if row.missing is not None]
 
 
 if TYPE_CHECKING:

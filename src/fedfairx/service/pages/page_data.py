@@ -77,7 +77,7 @@ async def overview(served: ServedAgent, _query: QueryParams, exact: bool) -> Vie
         served.ready(),
         asyncio.to_thread(_counted, served),
     )
-    missing, (change, earned) = arrived.missing, seen.results or (Change(), Earnings())
+    missing, (change, earned) = arrived.alarms(), seen.results or (Change(), Earnings())
     if exact:
         earned = seen.latest
     view = counted | await asyncio.to_thread(_overview, served, looked, change, missing, ready, exact)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from msgspec.structs import astuple
 from starlette.datastructures import QueryParams
 
-from fedfairx.fairness.missing_test import ERROR
 from fedfairx.service.pages.page_data import View
 from fedfairx.service.pages.pagination import Keys, listed
 
@@ -20,7 +20,7 @@ ARRIVED: Keys = {
     "rewards": lambda row: row.rewards,
     "waiting": lambda row: row.waiting,
     "expired": lambda row: row.expired,
-    "oldest": lambda row: -(row.oldest or math.inf),
+    "oldest": lambda row: -(row.oldest_waiting or math.inf),
     "missing": lambda row: (row.missing is not None, row.decisions),
 }
 
@@ -35,12 +35,11 @@ async def rewards(served: ServedAgent, query: QueryParams, _exact: bool) -> View
         "table": table,
         "actions": actions,
         "groups": groups,
-        "error": ERROR,
         "window": served.settings.window,
         "csv": [
             ["kind", "name", "decisions", "rewards", "waiting", "expired", "oldest_waiting", "missing"],
             *(
-                [kind, *row[:-1], int(row.missing is not None)]
+                [kind, *astuple(row)[:-1], int(row.missing is not None)]
                 for kind, rows in (("action", actions.matching), ("group", groups.matching))
                 for row in rows
             ),

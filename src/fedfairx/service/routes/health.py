@@ -10,7 +10,6 @@ from starlette.responses import Response
 from fedfairx.errors import StorageError
 from fedfairx.fairness.change_test import Change
 from fedfairx.service import schemas, serializers
-from fedfairx.service.arrivals import ArrivalTable
 from fedfairx.service.auth import may_use, refuse_other_agents, sees_exact
 from fedfairx.service.earnings import Earnings
 from fedfairx.service.endpoint import endpoint
@@ -24,6 +23,7 @@ from fedfairx.service.metrics import (
     process_info,
     storage_metrics,
 )
+from fedfairx.service.schemas import ArrivalTable
 from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.service import Service
 
@@ -52,7 +52,7 @@ async def metrics(service: Service, request: Request) -> Response:
 
     def state(served: ServedAgent, change: Change, earned: Earnings, arrived: ArrivalTable) -> list[Metric]:
         privacy = serializers.privacy(served.agent, exact=exact)
-        metrics = [*agent_metrics(served.agent, privacy, change, earned, arrived.missing)]
+        metrics = [*agent_metrics(served.agent, privacy, change, earned, arrived.alarms())]
         if served.membership is not None:
             metrics += federation_metrics(served.membership, exact=exact)
         return metrics
