@@ -1,8 +1,8 @@
 """One decision and its reward through the Python API, compared with NumPy and other libraries.
 
-All get the same rounds (K = 10 arms, d = 5 features). Ours computes a fair policy, by expected merit or, as
-in the paper, by an optimistic problem; the others take the arm with the largest score. Then several slots:
-sets of 3 of 10 arms and of 10 of 1 000, compared with one slot and with sets written in NumPy.
+All get the same rounds (K = 10 actions, d = 5 features). Ours computes a fair policy, by expected merit or,
+as in the paper, by an optimistic problem; the others take the action with the largest score. Then several
+slots: sets of 3 of 10 actions and of 10 of 1 000, compared with one slot and with sets written in NumPy.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class NumpySet:
             self.moment += self._rewards[i][action] * x
 
     def exposures(self, merits: np.ndarray) -> np.ndarray:
-        """Those due for slots of weight 1: arms above 1 are capped, best first, and the others share."""
+        """Those due for slots of weight 1: actions above 1 are capped, best first, and the others share."""
         left, total = self._slots, merits.sum()
         found = merits * (left / total)
         if found.max() > 1.0:
@@ -109,7 +109,7 @@ class NumpySet:
 
 
 class NumpyLinUCB:
-    """Shared LinUCB written by hand: V⁻¹ by Sherman and Morrison, no Python loop over arms."""
+    """Shared LinUCB written by hand: V⁻¹ by Sherman and Morrison, no Python loop over actions."""
 
     def __init__(self, problem: Problem) -> None:
         self.inverse = np.eye(problem.dimension)
@@ -244,7 +244,7 @@ def batches(report: Report, *, size: int, turns: int) -> None:
 def several_slots(
     report: Report, arms: int, dimension: int, slots: int, *, at_most: float, turns: int
 ) -> None:
-    report.heading(f"Sets of {slots} of {arms:,} arms, d={dimension}: one decide + observe with all rewards")
+    report.heading(f"Sets of {slots} of {arms:,} actions, d={dimension}: decide + observe with all rewards")
     rounds = problem(CHUNK, arms=arms, dimension=dimension)
     policies: dict[str, Policy] = {
         "one slot": Ours(rounds),
