@@ -3,8 +3,7 @@
 Services, PostgreSQL (which flushes each commit to the disk) and `wrk` are on one machine. Two things bound a
 larger site: for how long a decision has the write lock, which one process has at a time, and how much CPU it
 takes every process to catch up with a step of another one. Both are measured with agents in one process, each
-with a log and connections of its own, as processes have them; then with processes that write all the time,
-and catch up while they wait for each other.
+with a log and connections of its own, as processes have them; then with processes that write all the time.
 
 With FEDFAIRX_BEFORE=PATH, the `src` folder of a checkout from before databases could be shared, a service
 that has its database alone is compared with that version.
@@ -246,11 +245,9 @@ def extrapolate(report: Report, costs: Costs) -> None:
     trips = 2 * TRIPS * ROUND_TRIP / 1e3 / LARGE  # of a decision and its reward
     for machines in MACHINES:
         others = machines - 1
-        under, waiting = (1 / (costs.locked + trips + others * left * costs.caught_up) for left in (1, 0))
+        by_lock = 1 / (costs.locked + trips + others * costs.caught_up)
         by_cpu = machines / (costs.cpu + others * costs.caught_up_cpu)
-        name = f"{machines} machines, by the write lock"
-        report.add(f"{name}, if others' steps are applied under it", under, "1/s", note="extrapolated")
-        report.add(f"{name}, if they are while it is waited for", waiting, "1/s", note="extrapolated")
+        report.add(f"{machines} machines, by the write lock", by_lock, "1/s", note="extrapolated")
         report.add(f"{machines} machines, by the CPU of services", by_cpu, "1/s", note="extrapolated")
 
 

@@ -93,23 +93,11 @@ class Database(Protocol):
         """Raise `OlderCopy` unless what is `known` is there; `begin` and `insert` do so too."""
         ...
 
-    def begin(
-        self,
-        *,
-        briefly: bool = False,
-        question: str = "",
-        meanwhile: Callable[[list[Row]], None] | None = None,
-    ) -> list[Row]:
+    def begin(self, *, briefly: bool = False, question: str = "") -> list[Row]:
         """Begin a transaction, and ask a question in it; return the answer.
 
         briefly: raise `Busy` soon if another process is writing.
-        meanwhile: called now and then, with the answer at that moment, while another process that shares the
-            database is writing; `execute` answers as of that moment, too.
         """
-        ...
-
-    def stay(self) -> None:
-        """After long computing: tell a server that this process has not stopped in its transaction."""
         ...
 
     def commit(self) -> None:

@@ -7,10 +7,10 @@ if what it wrote last is missing, which each transaction looks up: an older copy
 running process without closing its connection.
 
 Processes that share a database hold that lock together, and the row says who was the first of them. Each
-transaction waits for another lock, the write lock, which ends with it. Who waits sees by another connection
-what is committed meanwhile. A process that stops inside of a transaction would hold up all others: the server
-ends its session after `_IDLE` seconds between two statements. In the middle of one the server waits for ever;
-so others, which wait a little longer, end its session if it has not moved for so long.
+transaction waits for another lock, the write lock, which ends with it. A process that stops inside of a
+transaction would hold up all others: the server ends its session after `_IDLE` seconds between two
+statements. In the middle of one the server waits for ever; so others, which wait a little longer, end its
+session if it has not moved for so long.
 """
 
 from __future__ import annotations
@@ -21,12 +21,9 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent import futures
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fedfairx.errors import OlderCopy, OutcomeUnknown, StateError, StorageError, StorageUnavailable, needs
@@ -52,18 +49,16 @@ _IDLE = 10  # seconds
 _LIMITS = f"SET idle_in_transaction_session_timeout = '{_IDLE}s'; SET lock_timeout = '{_IDLE + 5}s'"
 #: The server's time, in microseconds since 1970.
 _TIME = "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT"
-_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
-_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_WRITE_LOCK = "hashtextextended('fedfairx write ' || current_schema(), 0)"
-#: What others have written while this one waits is seen by the next statement, and not by the one that waits.
-_WAIT, _TRY = (f"SELECT pg_{how}advisory_xact_lock({_WRITE_LOCK})" for how in ("", "try_"))
-_PAUSE = 0.005  # seconds, at least, from one look at what others have written to the next
+#: Wait for the write lock. What others have written meanwhile is seen by the next statement, not by this one.
+_TAKE = "SELECT pg_advisory_xact_lock(hashtextextended('fedfairx write ' || current_schema(), 0))"
+_BEGIN_SHARED = f"BEGIN ISOLATION LEVEL READ COMMITTED; {_TAKE}; {_TIME}"
 #: End the session that has the write lock, if the server has waited for its process for some seconds.
-_END_WHO_STANDS_STILL = f"""
+_END_WHO_STANDS_STILL = """
     SELECT pg_terminate_backend(a.pid) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
     WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND (l.classid::BIGINT << 32 | l.objid::BIGINT) = {_WRITE_LOCK}
+    AND (l.classid::BIGINT << 32 | l.objid::BIGINT)
+        = hashtextextended('fedfairx write ' || current_schema(), 0)
     AND a.wait_event_type = 'Client' AND a.state_change < clock_timestamp() - make_interval(secs => %s)
 """
 #: Error codes after which a retry may succeed: connection, conflict, resources, operator, read-only, idle.
@@ -98,9 +93,6 @@ class PostgresDatabase:
         self._guard = threading.RLock()
         self._writer: psycopg.Connection[Row] | None = None
         self._reader: psycopg.Connection[Row] | None = None
-        self._follower: psycopg.Connection[Row] | None = None  # for `meanwhile` of `begin`
-        self._looking = False  # by that connection
-        self._waiting: Future[list[list[Row]]] | None = None  # for the write lock, in another thread
         info = psycopg.conninfo.conninfo_to_dict(address)
         self.place = f"postgresql://{info.get('host', '')}/{info.get('dbname', '')}"
         self._forked = False
@@ -118,7 +110,7 @@ class PostgresDatabase:
         connection = self._psycopg.connect(self._address, autocommit=True)
         try:
             if self._access == "read":
-                connection.execute(_SNAPSHOT)
+                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             else:
                 connection.execute("SET synchronous_commit = on")
             if self.shared:
@@ -174,8 +166,7 @@ class PostgresDatabase:
             connection.execute(_HOLDER)
             connection.execute(_HOLD, self._holder)
         elif holder is None or not holder[2].endswith(_SHARED):
-            connection.execute(_BEGIN)
-            connection.execute(_WAIT)
+            connection.execute(_BEGIN_SHARED)
             connection.execute(_HOLDER)
             process, host, since = self._holder
             values = process, host, since + _SHARED, f"%{_SHARED}"
@@ -202,7 +193,7 @@ class PostgresDatabase:
             prefix = connection.execute("SELECT prefix FROM id_prefixes ORDER BY id DESC LIMIT 1").fetchone()
             mark = {"life": prefix[0] if prefix else "", "end": last.end}
             with connection.transaction():
-                connection.execute(_WAIT)  # another process may have just noticed the same
+                connection.execute(_TAKE)  # another process may have just noticed the same
                 connection.execute("DROP TABLE IF EXISTS older_copy; CREATE TABLE older_copy (mark TEXT)")
                 connection.execute("INSERT INTO older_copy VALUES (%s)", (json.dumps(mark),))
             remedy = (
@@ -235,23 +226,17 @@ class PostgresDatabase:
     def overwrite_deleted(self) -> None:
         """Do nothing: the server's autovacuum makes room of dead rows, in its own time."""
 
-    def begin(
-        self,
-        *,
-        briefly: bool = False,  # noqa: ARG002
-        question: str = "",
-        meanwhile: Callable[[list[Row]], None] | None = None,
-    ) -> list[Row]:
+    def begin(self, *, briefly: bool = False, question: str = "") -> list[Row]:  # noqa: ARG002
         with self._translated():
             connection = self._outside()
             try:
                 if self.shared:
-                    answer = self._begin_shared(connection, question, meanwhile)
+                    answer = self._begin_shared(connection, question)
                 else:
                     connection.execute("BEGIN")
                     self._check_known(connection)
                     answer = connection.execute(_marks(question)).fetchall() if question else []
-            except BaseException as error:
+            except self._psycopg.Error as error:
                 self.rollback()
                 if isinstance(error, self._psycopg.errors.LockNotAvailable):
                     connection.execute(_END_WHO_STANDS_STILL, (_IDLE,))
@@ -259,86 +244,27 @@ class PostgresDatabase:
             self._inside = True
             return answer
 
-    def _begin_shared(
-        self,
-        connection: psycopg.Connection[Row],
-        question: str,
-        meanwhile: Callable[[list[Row]], None] | None,
-    ) -> list[Row]:
-        """Take the write lock, and ask all that is asked then: in one round trip, if nobody has it."""
-        began, last = time.monotonic(), self.known
-        statements = [_TIME, *_questions(last, question), _TIME]
-        take = _WAIT if meanwhile is None else _TRY
-        answers = self._ask(connection, [_BEGIN, take, *statements], last)
-        if meanwhile is not None and answers[0] == [(False,)]:
-            answers = self._wait(
-                partial(self._ask, connection, [_WAIT, *statements], last),
-                partial(self._look, question, meanwhile),
-                connection.cancel,
-            )
-        _, ((self._time,),), *asked, ((now,),) = answers
+    def _begin_shared(self, connection: psycopg.Connection[Row], question: str) -> list[Row]:
+        """Wait for the write lock, and ask all that is asked then, in one round trip."""
+        last, statements, began = self.known, [_BEGIN_SHARED], time.monotonic()
+        if last is not None:
+            statements.append(f"SELECT COUNT(*) FROM {last.where}")
+        if question:
+            statements.append(question)
+        statements.append(_TIME)
+        cursor = self._psycopg.ClientCursor(connection)  # several statements take no values of the server's
+        cursor.execute(_marks("; ".join(statements)), () if last is None else last.values)
+        answers: list[list[Row]] = []
+        while True:
+            answers.append(cursor.fetchall() if cursor.description is not None else [])
+            if not cursor.nextset():
+                break
+        _, _, ((self._time,),), *asked, ((now,),) = answers
         self._since = time.monotonic() - (now - self._time) / 1e6
         self.waited += self._since - began
         if last is not None and asked[0] != [(1,)]:
             raise self._older_copy(connection, last)
-        if self.known is not last:  # it has read more while it waited
-            self._check_known(connection)
         return asked[-1] if question else []
-
-    def _ask(
-        self, connection: psycopg.Connection[Row], statements: Sequence[str], known: Known | None
-    ) -> list[list[Row]]:
-        """Send statements together, with the values of what is known; return the answers to queries."""
-        cursor = self._psycopg.ClientCursor(connection)  # several statements take no values of the server's
-        cursor.execute(_marks("; ".join(statements)), () if known is None else known.values)
-        answers: list[list[Row]] = []
-        more: bool | None = True
-        while more:
-            if cursor.description is not None:
-                answers.append(cursor.fetchall())
-            more = cursor.nextset()
-        return answers
-
-    def _wait(
-        self, ask: Callable[[], list[list[Row]]], look: Callable[[], None], cancel: Callable[[], None]
-    ) -> list[list[Row]]:
-        """Ask in another thread, and look until the answers have come."""
-        with ThreadPoolExecutor(1) as pool:
-            self._waiting = waiting = pool.submit(ask)
-            try:
-                pause = _PAUSE
-                while not futures.wait([waiting], pause).done:
-                    began = time.monotonic()
-                    look()
-                    pause = max(_PAUSE, time.monotonic() - began)  # half of the time, at most
-                return waiting.result()
-            finally:
-                while not waiting.done():  # looking has failed
-                    cancel()
-                    futures.wait([waiting], 0.1)
-                self._waiting = None
-
-    def _look(self, question: str, meanwhile: Callable[[list[Row]], None]) -> None:
-        """Call it with the answer as of now, unless this is an older copy: `begin` sees that, too."""
-        with suppress(StorageUnavailable, self._psycopg.Error):  # it can wait without looking
-            if self._follower is None or self._follower.closed:
-                self._follower = self._psycopg.connect(self._address, autocommit=True)
-            statements = [_SNAPSHOT, *_questions(self.known, question)]
-            *known, answer = self._ask(self._follower, statements, self.known)
-            self._looking = True
-            try:
-                if known in ([], [[(1,)]]):
-                    meanwhile(answer)
-            finally:
-                self._looking = False
-                self._follower.execute("ROLLBACK")
-
-    def stay(self) -> None:
-        if self.shared and self._writer is not None and (self._waiting is None or self._waiting.done()):
-            with self._translated():
-                if self._waiting is not None:
-                    self._waiting.result()  # it may have waited too long
-                self._writer.execute("SELECT 1")
 
     def clock(self) -> int:
         return 1000 * self._time if self.shared else time.time_ns()
@@ -379,8 +305,7 @@ class PostgresDatabase:
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         with self._translated():
-            connection = self._follower if self._looking else None
-            cursor = (connection or self._connected()).execute(_marks(statement), values)
+            cursor = self._connected().execute(_marks(statement), values)
             return cursor.fetchall() if cursor.description is not None else []
 
     def insert(self, statement: str, row: Row, *, briefly: bool = False) -> None:  # noqa: ARG002
@@ -463,7 +388,7 @@ class PostgresDatabase:
 
     def close(self) -> None:
         with self._guard:
-            for connection in (self._follower, self._reader, self._writer):
+            for connection in (self._reader, self._writer):
                 if connection is not None and not self._forked:
                     with suppress(self._psycopg.Error):  # else the server would release it later
                         connection.execute("SELECT pg_advisory_unlock_all()")
@@ -471,14 +396,12 @@ class PostgresDatabase:
 
     def disown(self) -> list[Any]:
         """In a forked child: leave the connections to the parent, so that its lock ends with it."""
-        every = self._writer, self._reader, self._follower
-        connections = [connection for connection in every if connection is not None]
+        connections = [connection for connection in (self._writer, self._reader) if connection is not None]
         for connection in connections:
             if not connection.closed:
                 os.close(connection.fileno())  # the child's share of the socket; nothing is sent
         self._forked = True
-        # A child of this child would close somebody else's descriptors.
-        self._writer = self._reader = self._follower = None
+        self._writer = self._reader = None  # a child of this child would close somebody else's descriptors
         return connections
 
     def _unknown(self) -> OutcomeUnknown:
@@ -506,12 +429,6 @@ class PostgresDatabase:
         if code is not None and code.startswith(_DAMAGED):
             return damaged(self.place, text)
         return StateError(f"{self.place} can't be used: {text}")
-
-
-def _questions(known: Known | None, question: str) -> list[str]:
-    """Whether what is known is there, and a question."""
-    asked = [] if known is None else [f"SELECT COUNT(*) FROM {known.where}"]
-    return asked + ([question] if question else [])
 
 
 def _try_lock(connection: psycopg.Connection[Row], *, shared: bool) -> bool:

@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
@@ -146,21 +146,12 @@ class SqliteDatabase:
         if self._lock is not None:
             self._lock.check()
 
-    def begin(
-        self,
-        *,
-        briefly: bool = False,
-        question: str = "",
-        meanwhile: Callable[[list[Row]], None] | None = None,  # noqa: ARG002
-    ) -> list[Row]:
+    def begin(self, *, briefly: bool = False, question: str = "") -> list[Row]:
         with self._translated:
             self._prepare()
             self._wait(BRIEFLY if briefly else PATIENCE)
             self._writer.execute("BEGIN IMMEDIATE")
         return self.execute(question) if question else []
-
-    def stay(self) -> None:
-        """Do nothing: no server waits."""
 
     def insert(self, statement: str, row: Row, *, briefly: bool = False) -> None:
         now = time.monotonic()

@@ -6,9 +6,8 @@ memory are restored from what is on disk, in the same way as after a restart.
 
 Where processes share a database, the outermost transaction first takes the database's write lock, and then
 catches up with what the others have appended: it runs on the state at the end of the log, like one of a
-process that made all steps. While it waits for the lock, it applies what others commit, so that little is
-left to apply once it has the lock. A number that a failed step had may then be that of another process's
-step; it was returned to nobody.
+process that made all steps. A number that a failed step had may then be that of another process's step; it
+was returned to nobody.
 """
 
 from __future__ import annotations
@@ -181,12 +180,12 @@ class Log:
     def _begin(self) -> None:
         if not self._begun:
             self.database.begin(briefly=self._briefly)
-            self._begun = True
+            self._begun, self._asked = True, time.monotonic()
 
     def go_on(self) -> None:
         """After a step that may have taken long: ask a server that would end a session which asks nothing."""
-        if time.monotonic() > self._asked + ASK_EVERY:
-            self.database.stay()
+        if self._begun and self.database.shared and time.monotonic() > self._asked + ASK_EVERY:
+            self.database.execute("SELECT 1")
             self._asked = time.monotonic()
 
     def take_at_once(self) -> bool:
@@ -245,17 +244,11 @@ class Log:
         self._depth += 1
 
     def _catch_up(self) -> None:
-        """Take the write lock of the database, and apply what other processes have appended meanwhile."""
-        ends = self.database.begin(question=self._question, meanwhile=self._follow)
+        """Wait for the write lock of the database, and apply what other processes have appended meanwhile."""
+        ends = self.database.begin(question=self._question)
         self._begun = True
         if self._stale:
             self._restore()
-        else:
-            self._follow(ends)
-
-    def _follow(self, ends: list[Row]) -> None:
-        """Apply what other processes have appended; `ends` is the answer to `_question`."""
-        if self._stale:
             return
         last, prefix = self._last, self.last_prefix
         self._stale = True  # until all is applied
