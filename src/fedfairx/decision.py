@@ -20,6 +20,7 @@ Rewards = Mapping[Any, float | None] | Sequence[float | None]
 REWARDED, WITHDRAWN, EXPIRED, DELETED = "rewarded", "withdrawn", "expired", "deleted"
 #: Why a decision or a slot gets no reward, by its status.
 REASONS = {WITHDRAWN: "was forgotten", EXPIRED: "has expired", DELETED: "was deleted"}
+_GIVEN_UP = frozenset({EXPIRED, DELETED})
 _NONE: Mapping[int, Any] = MappingProxyType({})
 
 
@@ -219,11 +220,14 @@ class Decision(Struct, eq=False, gc=False):  # made in half of the time of a cla
             return slots
         return () if len(outcomes) == len(slots) else [slot for slot in slots if slot not in outcomes]
 
-    def end(self, rewards: Mapping[int, float | None], status: str) -> None:
-        """Take the outcomes of slots."""
-        self.outcomes = {**self.outcomes, **rewards} if self.outcomes else rewards
-        if status not in (REWARDED, WITHDRAWN):
+    def end(self, rewards: Mapping[int, float | None], status: str) -> bool:
+        """Take the outcomes of slots; whether none waits for one now."""
+        if status in _GIVEN_UP:
             self.statuses = {**self.statuses, **dict.fromkeys(rewards, status)}
+        if self.outcomes is not _NONE:
+            rewards = {**self.outcomes, **rewards}
+        self.outcomes = rewards
+        return len(rewards) == len(self.weights)
 
     def status_of(self, slot: int) -> str:
         """The status of a slot that has an outcome."""
@@ -248,8 +252,6 @@ class Decision(Struct, eq=False, gc=False):  # made in half of the time of a cla
     def slots_of(self, rewards: Rewards) -> dict[int, float | None]:
         """The slots that these rewards are for, in order."""
         shown, names = self.shown, self.shown_names
-        if type(rewards) is list and len(rewards) == len(shown):
-            return dict(enumerate(rewards))
         if isinstance(rewards, Mapping):
             by_slot = {_slot_of(action, shown, names): reward for action, reward in rewards.items()}
             require(len(by_slot) == len(rewards), "rewards", "must name each action once", len(rewards))

@@ -36,10 +36,11 @@ class Decided(Struct, frozen=True, gc=False):
     note: DecisionNote | None = None
 
 
-class SlotsEnded(Struct, frozen=True, gc=False):
-    """Some slots of a decision with several got these rewards; `Ended` follows once no slot waits.
+class Ended(Struct, frozen=True, gc=False):
+    """Slots of a decision, by number from 0 on, got these rewards. It has ended once no slot waits.
 
-    A slot without a reward was withdrawn, if `status` is "rewarded"; else it has this status too.
+    A slot without a reward was withdrawn, if `status` is "rewarded"; else it has this status too. In a log
+    each slot of several has a row, and the sum of their rewards another one: a step without rewards.
     """
 
     decision: int
@@ -48,17 +49,8 @@ class SlotsEnded(Struct, frozen=True, gc=False):
     person: str | int | None = None
 
 
-class Ended(Struct, frozen=True, gc=False):
-    """A decision ended: its one slot got this outcome, or `reward` is the sum of its slots'."""
-
-    decision: int
-    status: str
-    reward: float | None = None
-    person: str | int | None = None
-
-
 class Replaced(Struct, frozen=True):
-    """Another reward takes the place of an earlier one: `Ended`'s, or that of a slot from 1 on."""
+    """Another reward takes the place of an earlier one: that of row `slot` of a decision's outcomes."""
 
     decision: int
     reward: float | None  # None once it was deleted
@@ -293,8 +285,7 @@ Event = (
     | Deleted
     | RolledBack
 )
-Outcome = SlotsEnded | Ended | Replaced
-Step = Decided | Outcome | Event
+Step = Decided | Ended | Replaced | Event
 
 #: How the body of an event of each kind is read.
 UNPACK: dict[str, Callable[[bytes], Event]] = {event.kind: event.unpack for event in Event.__args__}

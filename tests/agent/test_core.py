@@ -43,6 +43,10 @@ class Recorder:
             step = steps.Released(step.number)
         self.steps.append(step)
 
+    def append_outcomes(self, step: steps.Ended, decision: ffx.Decision) -> None:
+        self._log.append_outcomes(step, decision)
+        self.steps.append(step)
+
     def append_decisions(self, decided: Sequence[steps.Decided]) -> None:
         self.steps += [steps.Decided(copy(step.decision)) for step in decided]
 
@@ -88,7 +92,7 @@ def test_a_checked_step_that_is_refused_changes_nothing() -> None:
     core: Core = agent._core
     before = agent.state()
     for error, step in (
-        (AlreadyObserved, steps.SlotsEnded(decision.number, {0: 0.25})),
+        (AlreadyObserved, steps.Ended(decision.number, {0: 0.25})),
         (InvalidInput, steps.ActionsChanged("add", ["dora"])),
         (InvalidInput, steps.SchemaExtended(ffx.features.Schema({"x": (0, 1)}))),
     ):
@@ -106,15 +110,16 @@ def test_of_an_undone_reward_nothing_is_learnt() -> None:
     agent = ffx.Agent(3, slots=2, seed=0)
     one, two = agent.decide(np.eye(3)), agent.decide(np.eye(3))
     gram, core = agent.gram, agent._core
-    core.apply_undone(steps.SlotsEnded(one.number, {0: 0.5}))
+    core.apply_undone(steps.Ended(one.number, {0: 0.5}))
     assert one.waiting == [1]
-    core.apply_undone(steps.Ended(one.number, "rewarded", 0.5))
+    core.apply_undone(steps.Ended(one.number, {1: 0.5}))
+    core.apply_undone(steps.Ended(one.number, {}))
     core.apply_undone(steps.Learnt(np.eye(3), [1.0] * 3))
     core.apply_undone(steps.Released(3))
     assert (agent.pending, agent.observed, agent.gram.tolist()) == (1, 0, gram.tolist())
     assert agent.release().number == 4  # a number is not used twice
-    core.apply(steps.SlotsEnded(two.number, {0: 0.5, 1: 0.25}))
-    core.apply(steps.Ended(two.number, "rewarded", 0.75))
+    core.apply(steps.Ended(two.number, {0: 0.5, 1: 0.25}))
+    core.apply(steps.Ended(two.number, {}))
     assert (agent.pending, agent.observed) == (0, 2)
 
 
@@ -146,7 +151,7 @@ GONE: tuple[steps.Step, ...] = (
     steps.RolledBack(0, 0),
 )
 STAYS = {steps.Decided, steps.ActionsChanged, steps.PeersDropped}
-ENDS = {steps.SlotsEnded, steps.Ended, steps.Released}
+ENDS = {steps.Ended, steps.Released}
 
 
 def test_it_is_said_of_every_step_what_is_left_once_it_is_undone() -> None:

@@ -10,7 +10,9 @@ import pytest
 
 import fedfairx as ffx
 from federation_helpers import D, taught
+from fedfairx import steps
 from fedfairx.agent.exchange import OTHERS, TOTAL
+from fedfairx.core.statistics import diagonal_entries
 from fedfairx.errors import InvalidInput, MessageRefused, ReplacementRefused
 from fedfairx.privacy import Release, SimulatedNoise
 from member_helpers import secure_terms, work
@@ -61,6 +63,23 @@ def test_another_agent_of_the_same_name_is_refused_and_changes_nothing(released:
         taught(ours, 1).release()
         with pytest.raises(MessageRefused, match="own name"):
             ours.absorb({"north": own})  # no longer its latest
+
+
+def test_a_peer_without_which_v_is_not_definite_is_not_dropped(tmp_path: Path) -> None:
+    with ffx.Agent.open(tmp_path / "agent.db", dimension=D, seed=0) as agent:
+        taught(agent, 5)
+        own, diagonal = agent.release(), diagonal_entries(D)
+        for name, size in (("large", 50.0), ("negative", -30.0)):
+            packed = np.zeros_like(own.packed)
+            packed[diagonal] = size
+            agent.absorb({name: replace(own, packed=packed)})
+        before = agent.state()
+        with pytest.raises(MessageRefused, match="positive definite"):
+            agent.drop_peers(["large"])
+        assert agent.state() == before
+        agent.verify()
+        agent.drop_peers(["negative"])
+        assert sorted(agent.held) == sorted([agent.name, "large"])
 
 
 # --- epochs of secure aggregation --------------------------------------------------------------------------
@@ -121,6 +140,28 @@ def test_a_total_is_taken_alone_and_a_members_row_never() -> None:
             agent.absorb(given)
         assert agent.state() == before
     agent.absorb({TOTAL: total})
+
+
+def test_what_of_totals_and_epochs_is_refused_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    terms = secure_terms()
+    agent = terms.agent("org1", noise=SimulatedNoise(1))
+    work(agent, 5)
+    total = total_of_two(agent.release(), 1)
+    agent.absorb({TOTAL: total})
+    agent.add_total(total, members=4)
+    agent._log.new_run(terms.privatizer(SimulatedNoise(2)))
+    before, privatizer, pool = agent.state(), agent.privatizer, agent._exchange.pool
+
+    def refuse(*_: object) -> None:
+        raise MessageRefused("indefinite", reason="indefinite")
+
+    for step in (steps.TotalAdded(total, 4), steps.EpochBegun(2)):
+        with monkeypatch.context() as patched, pytest.raises(MessageRefused):
+            patched.setattr("fedfairx.agent.model.check_definite", refuse)
+            agent._core.apply(step)
+        assert agent.state() == before
+        assert agent.privatizer is privatizer
+        assert agent._exchange.pool == pool
 
 
 def test_a_durable_agent_remembers_the_totals_of_other_epochs(tmp_path: Path) -> None:

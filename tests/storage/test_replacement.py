@@ -284,9 +284,8 @@ def test_what_was_there_before_is_kept(place: str) -> None:
         assert 0 < rows[0][3] <= rows[1][3] <= rows[2][3]
         kept = agent.journal.decision(made.id)
         assert (kept.reward, kept.reward_time) == (0.125, rows[0][3] / 1e6)
-        assert [each.step.reward for each in agent.journal.entries() if isinstance(each.step, Ended)] == [
-            0.125
-        ]
+        ended = [each.step for each in agent.journal.entries() if isinstance(each.step, Ended)]
+        assert ended == [Ended(made.number, {0: 0.125})]
         assert agent.journal.counts()["rewarded"] == 1
 
 

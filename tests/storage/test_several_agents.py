@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from fedfairx.core.slates import ONE, Weights
-from fedfairx.decision import Decision
+from fedfairx.decision import REWARDED, Decision
 from fedfairx.errors import KeyTaken, StateError
-from fedfairx.steps import Aged, Decided, Ended, Released, SlotsEnded
+from fedfairx.steps import Aged, Decided, Ended, Released
 from fedfairx.storage import DecisionNote, Journal, Log, open_database
 from fedfairx.storage.agents import (
     add_agent,
@@ -20,6 +20,7 @@ from fedfairx.storage.agents import (
     store_feature_schema,
     update_settings,
 )
+from fedfairx.storage.journal import NOW
 from fedfairx.storage.queries import latest, number_at, records
 from fedfairx.storage.replacement import replace, replaced_between, stored_reward
 from fedfairx.storage.schema import create_tables
@@ -71,6 +72,13 @@ def test_a_commit_concerns_the_agents_that_have_rows_in_it(log: Log, two: list[J
     assert len(after) == 3
 
 
+def end(journal: Journal, number: int, rewards: dict[int, float | None], person: str | None = None) -> None:
+    """Inside a transaction: outcomes of slots of a decision."""
+    (decision,) = journal.waiting([number], before=NOW)
+    decision.end(rewards, REWARDED)
+    journal.append_outcomes(Ended(number, rewards, person=person), decision)
+
+
 def decide(journal: Journal, note: DecisionNote | None = None, weights: Weights = ONE) -> int:
     number, shown = journal.log.numbers.next, [1, 0][: len(weights)]
     with journal.log.transaction as log:
@@ -91,8 +99,8 @@ def test_steps_of_both_are_in_one_order_and_apart(two: list[Journal], log: Log, 
     assert numbers == list(range(6))
     north, south = two
     with log.transaction:
-        north.append(Ended(made[0][0], "rewarded", 0.5))
-        south.append(Ended(made[0][1], "rewarded", 0.25, "Ada"))
+        end(north, made[0][0], {0: 0.5})
+        end(south, made[0][1], {0: 0.25}, person="Ada")
         south.append(Released(1))
     assert len({journal.id_of(journal.agent) for journal in two}) == 2
     ids = {each.id for journal in two for each in journal.decisions()}
@@ -163,7 +171,7 @@ def test_replacing_for_one_leaves_the_other(two: list[Journal], log: Log) -> Non
     made = [decide(north), decide(south)]
     with log.transaction:
         for journal, number in zip(two, made, strict=True):
-            journal.append(Ended(number, "rewarded", 0.5))
+            end(journal, number, {0: 0.5})
     for journal in two:
         journal.write_snapshot({})
     with log.transaction:
@@ -180,22 +188,27 @@ def test_each_slot_has_an_outcome_of_its_own(two: list[Journal], log: Log, place
     north, _ = two
     number = decide(north, weights=(1.0, 0.63))
     with log.transaction:
-        north.append(SlotsEnded(number, {0: 0.5}))
-    with log.transaction:
-        north.append(Ended(number, "withdrawn"))
+        end(north, number, {0: 0.5})
     kept = next(north.decisions())
-    assert (kept.status, kept.reward) == ("withdrawn", None)
+    assert (kept.status, kept.reward) == ("pending", None)
     assert [(slot.action, slot.weight, slot.status, slot.reward) for slot in kept.slots] == [
         (1, 1.0, "rewarded", 0.5),
         (0, 0.63, "pending", None),
     ]
     with pytest.raises(StateError), log.transaction:
-        north.append(SlotsEnded(number, {0: 0.25}))
-    assert log.database.execute("SELECT slot, status, reward FROM outcomes ORDER BY slot") == [
-        (0, "withdrawn", None),
+        end(north, number, {0: 0.25})
+    with log.transaction:
+        end(north, number, {1: None})
+    kept = next(north.decisions())
+    assert (kept.status, kept.reward) == ("rewarded", 0.5)
+    assert log.database.execute("SELECT slot, status, reward FROM outcomes ORDER BY seq") == [
         (1, "rewarded", 0.5),
+        (2, "withdrawn", None),
+        (0, "rewarded", 0.5),
     ]
-    assert north.counts()["withdrawn"] == 1
+    steps = [entry.step for entry in north.entries() if isinstance(entry.step, Ended)]
+    assert steps == [Ended(number, {0: 0.5}), Ended(number, {1: None}, "withdrawn"), Ended(number, {})]
+    assert north.counts()["rewarded"] == 1
     with open_for_reading(place) as database:
         assert [each.damage for each in check_logs(database)] == [None, None]
 

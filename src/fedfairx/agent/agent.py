@@ -64,7 +64,6 @@ from fedfairx.decision import (
     DecisionNote,
     Rewards,
     are_several,
-    status_of,
 )
 from fedfairx.errors import (
     AlreadyObserved,
@@ -465,7 +464,8 @@ class Agent:
         if (self.private or self.bound is not None) and weights != self._slots[: len(weights)]:
             text = f"must be those of the options, {self._slots}, or the first of them"
             raise InvalidInput(f"slots {text}: its privacy and its terms are for these, got {slots=}")
-        check_weights(weights, self.options.reward_range)
+        if type(slots) is not int:  # a set's are all 1
+            check_weights(weights, self.options.reward_range)
         return weights
 
     def _arms(
@@ -480,6 +480,8 @@ class Agent:
         The last result is what became of features that were given by name.
         """
         model, encoded = self._model, None
+        if type(contexts) is np.ndarray and names is actions is context is model.actions is None:
+            return as_contexts(contexts, model.dimension), None, None  # as most often
         if actions is not None:
             require(contexts is None, "contexts", "must be left out beside actions", "both")
         if model.actions is not None:
@@ -524,27 +526,24 @@ class Agent:
         note: DecisionNote | None,
     ) -> Decision:
         """Inside a transaction: draw among checked actions, and write the decision."""
-        log, numbers = self._log, self._log.numbers
-        propensity = baseline = None
+        log = self._log
         if note is not None:
             if note.baseline is not None:
                 note = note._replace(baseline=as_baseline(note.baseline, len(rows), weights))
-                baseline = None if note.mode == "live" else list(note.wanted)
             if note.key is not None:
                 log.require_new(note.key)
-        drawn, values = self._model.draw(rows, weights, self._draws)
+        shown, values = self._model.draw(rows, weights, self._draws)
         if self._looks:
             self._look(rows)  # before anything changes: the warning may be turned into an error
-        shown = drawn
-        if baseline is not None:
-            shown, size = baseline, self._model.dimension
-            values[len(rows) + size :] = np.concatenate([context_of(rows, arm, size) for arm in shown])
+        propensity = instead = None
         if note is not None:
+            if note.baseline is not None and note.mode != "live":
+                instead, shown, size = shown, list(note.wanted), self._model.dimension
+                values[len(rows) + size :] = np.concatenate([context_of(rows, arm, size) for arm in shown])
             propensity = note.propensity(shown[0], float(values[shown[0]]), weights)
         labels = None if names is None else [names[arm] for arm in shown]
-        number = numbers.next
-        numbers.next = number + 1
-        instead = None if baseline is None else drawn
+        number = log.numbers.next
+        log.numbers.next = number + 1
         decision = Decision(
             number, shown, values, len(rows), weights, labels, log.prefix, log.time, propensity, instead
         )
@@ -764,8 +763,12 @@ class Agent:
         if not several and decision.weights is not ONE:
             text = f"reward is of one slot, and decision {decision.id} has {len(decision.weights)}"
             raise InvalidInput(f"{text}: use rewards")
-        by_slot: dict[int, Any] = decision.slots_of(rewards) if several else {0: rewards}
-        low, high = self._model.limits.low, self._model.limits.high
+        if several and type(rewards) is list and len(rewards) == len(decision.shown):  # as most often
+            by_slot = dict(enumerate(rewards))
+        else:
+            by_slot = decision.slots_of(rewards) if several else {0: rewards}
+        limits = self._model.limits
+        low, high = limits.low, limits.high
         for slot, reward in by_slot.items():
             if type(reward) is float and low <= reward <= high:  # as most often
                 continue
@@ -781,26 +784,15 @@ class Agent:
         person: str | int | None = None,
     ) -> None:
         """Inside a transaction: take outcomes of a decision's slots; that of the last one ends it."""
-        core, log = self._core, self._log
         if not rewards:
             return
+        step = steps.Ended(decision.number, rewards, status, person)
         if decision.outcomes:
-            core.check(steps.SlotsEnded(decision.number, rewards, status, person))
+            self._core.check(step)
         if self.private or person is not None:
             self._enter(decision, rewards, person)
-        if decision.weights is ONE:
-            reward = rewards[0]
-            status = status if reward is not None else status_of(reward, status)
-            ended = steps.Ended(decision.number, status, reward, person)
-        else:
-            slots = steps.SlotsEnded(decision.number, rewards, status, person)
-            core.slots_ended(slots)
-            log.append(slots)
-            if len(decision.outcomes) < len(decision.shown):
-                return
-            ended = steps.Ended(decision.number, *decision.outcome)
-        core.ended(ended)
-        log.append(ended)
+        self._core.ended(step)
+        self._log.append_outcomes(step, decision)
 
     def _enter(
         self, decision: Decision, rewards: Mapping[int, float | None], person: str | int | None
@@ -831,7 +823,7 @@ class Agent:
         stream = self.privatizer.stream
         return stream is not None and stream.person_records is not None
 
-    def _reward(self, reward: float) -> float:
+    def _reward(self, reward: Any) -> float:
         """Check a reward, and convert it to a float; a private agent takes any, since it clips them."""
         value = as_reward(reward)
         if not self.private:
@@ -873,7 +865,7 @@ class Agent:
                 for decision, each in zip(waiting, values, strict=True)
             ]
             for decision, each in zip(waiting, outcomes, strict=True):
-                self._core.check(steps.SlotsEnded(decision.number, each))
+                self._core.check(steps.Ended(decision.number, each))
             whose = as_persons(persons, len(waiting))
             for decision, each, person in zip(waiting, outcomes, whose, strict=True):
                 self._end(decision, each, person=person)

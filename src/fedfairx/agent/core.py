@@ -1,7 +1,9 @@
 """What changes in an agent, and the only way it changes: `Core.apply` takes a step, now or from a log.
 
 There is no lock, no clock and no I/O here. `check` refuses a step and changes nothing; `apply` takes a step
-that was checked. Both read a private agent's ledger, which is written before the step that needs it.
+that was checked, all of it or, where messages of others don't make a positive definite V, nothing: whether
+they do is seen only once they are added up. Both read a private agent's ledger, which is written before the
+step that needs it.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from fedfairx.agent.state import (
 from fedfairx.agent.uniforms import Uniforms
 from fedfairx.core.marginal_likelihood import Sizes, next_refit
 from fedfairx.core.partners import LEVELS
+from fedfairx.core.slates import ONE
 from fedfairx.core.statistics import packed_size
 from fedfairx.decision import DELETED, Decision
 from fedfairx.errors import AlreadyObserved, InvalidInput, StateError, require
@@ -63,10 +66,10 @@ class Core:
         """Take what is left of a step that a rollback has undone: nothing is learnt from it."""
         if isinstance(step, _KEPT):
             self.apply(step)
-        elif isinstance(step, steps.SlotsEnded):
-            self.pending[step.decision].end(step.rewards, step.status)
         elif isinstance(step, steps.Ended):
-            del self.pending[step.decision]
+            rewards, number = step.rewards, step.decision
+            if rewards and self.pending[number].end(rewards, step.status):
+                del self.pending[number]
         elif isinstance(step, steps.Released) and self.model.sums is not None:
             self.model.sums.spent = step.number  # a number is not used twice
 
@@ -75,40 +78,39 @@ class Core:
         self.pending[decision.number] = decision
         self.draws.advance()
 
-    def _check_slots(self, step: steps.SlotsEnded) -> None:
+    def _check_ended(self, step: steps.Ended) -> None:
         decision = self.pending[step.decision]
         for slot in step.rewards if decision.outcomes else ():
             if slot in decision.outcomes:
                 action = decision.shown[slot]
                 raise AlreadyObserved(f"decision {decision.id} has an outcome for action {action} already")
 
-    def slots_ended(self, step: steps.SlotsEnded) -> None:
-        """Slots of a decision got their outcomes. A privatizer with noise has got the records already."""
-        decision = self.pending[step.decision]
-        if not self.model.learn_together(decision, step.rewards):
-            for slot, reward in step.rewards.items():
-                self._slot_ended(decision, slot, reward, step.status)
-        decision.end(step.rewards, step.status)
-
     def ended(self, step: steps.Ended) -> None:
-        """A decision waits no more. If it has several slots, they have got their outcomes before."""
-        decision = self.pending.pop(step.decision)
-        if not decision.outcomes:
-            self._slot_ended(decision, 0, step.reward, step.status)
-
-    def _slot_ended(self, decision: Decision, slot: int, reward: float | None, status: str) -> None:
-        model = self.model
-        if reward is not None:
-            if model.learn(decision, slot, reward):
-                self.exchange.judge_again()
-        elif status == DELETED and model.sums is None:
-            model.count_blank()  # its messages count a blank record in its place
+        """Slots of a decision got their outcomes. A privatizer with noise has got the records already."""
+        number, rewards = step.decision, step.rewards
+        if not rewards:  # the sum of what has come
+            return
+        decision = self.pending[number]
+        one, model = decision.weights is ONE, self.model
+        if one or not model.learn_together(decision, rewards):
+            for slot, reward in rewards.items():
+                if reward is not None:
+                    if model.learn(decision, slot, reward):
+                        self.exchange.judge_again()
+                elif step.status == DELETED and model.sums is None:
+                    model.count_blank()  # its messages count a blank record in its place
+        if one or decision.end(rewards, step.status):
+            del self.pending[number]
 
     def _learnt(self, step: steps.Learnt) -> None:
         weights = [1.0] * len(step.rows) if step.weights is None else step.weights.tolist()
-        rows = step.rows if self.model.actions is None else step.rows.ravel()
-        for row, weight, reward in zip(rows, weights, step.rewards, strict=True):
-            if self.model.learn_row(row, weight, reward):
+        names: list[Any] = [None] * len(step.rows)
+        if self.model.actions is not None:
+            actions = self.model.actions.names
+            names = [[actions[int(arm)]] for arm in step.rows.ravel()]
+        for row, weight, name, reward in zip(step.rows, weights, names, step.rewards, strict=True):
+            shown = Decision(0, [0], row, 0, (weight,), name)  # as of a decision that was made elsewhere
+            if self.model.learn(shown, 0, reward):
                 self.exchange.judge_again()
 
     def _check_actions(self, step: steps.ActionsChanged) -> None:
@@ -282,7 +284,6 @@ def _nothing(_core: Core, _step: Any) -> None:
 #: What each step changes.
 _CHANGES: dict[type, Callable[[Core, Any], None]] = {
     steps.Decided: lambda core, step: core.decided(step.decision),
-    steps.SlotsEnded: Core.slots_ended,
     steps.Ended: Core.ended,
     steps.Replaced: _nothing,
     steps.Learnt: Core._learnt,
@@ -302,7 +303,7 @@ _CHANGES: dict[type, Callable[[Core, Any], None]] = {
 #: What is refused beforehand. The other steps are made by the agent itself, or refused as they are taken,
 #: before anything has changed.
 _CHECKS: dict[type, Callable[[Core, Any], None]] = {
-    steps.SlotsEnded: Core._check_slots,
+    steps.Ended: Core._check_ended,
     steps.ActionsChanged: Core._check_actions,
     steps.SchemaExtended: Core._check_schema,
 }

@@ -6,7 +6,8 @@ import hashlib
 import json
 import math
 import warnings
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -167,9 +168,10 @@ class Exchange:
         if latest is not None:
             packed, count, (noise_sd,) = latest.packed, latest.count, self.pool.sds([latest])
         before = Release(0, packed, count, self.digest())
-        self.base = Base(before, noise_sd, run)
-        self.set_privatizer(privatizer)
-        self._pool({self._held_name: before} if noise_sd > 0 else {}, {}, {})
+        with self._whole():
+            self.base = Base(before, noise_sd, run)
+            self.set_privatizer(privatizer)
+            self._pool({self._held_name: before} if noise_sd > 0 else {}, {}, {})
 
     def add_total(self, total: Release, members: int) -> None:
         """Add the last total of an epoch of others to what is known from closed epochs."""
@@ -183,8 +185,9 @@ class Exchange:
             replace(each, packed=each.packed + packed, count=each.count + total.count)
             for each in (base.release, latest or base.release)
         )
-        self.set_base(Base(added, noise_sd, base.run))
-        self._pool(self.latest | {name: latest}, self._arriving([name]), {})
+        with self._whole():
+            self.set_base(Base(added, noise_sd, base.run))
+            self._pool(self.latest | {name: latest}, self._arriving([name]), {})
 
     # --- taking in -----------------------------------------------------------------------------------
 
@@ -236,9 +239,26 @@ class Exchange:
         """Forget what these peers have sent."""
         rest = {name: release for name, release in self.latest.items() if name not in names}
         arrived = {name: since for name, since in self.arrived.items() if name not in names}
-        # Noise is weighed by what was learnt from all of them, which must be forgotten too.
-        self._share({name: release for name, release in rest.items() if name == self.name}, arrived)
-        self._share(rest, arrived)
+        with self._whole():
+            # Noise is weighed by what was learnt from all of them, which must be forgotten too.
+            self._share({name: release for name, release in rest.items() if name == self.name}, arrived)
+            self._share(rest, arrived)
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Change all or, if V would not be positive definite, nothing."""
+        model, base, privatizer, watch = self.model, self.base, self.privatizer, self.watch
+        held = self.latest, self.arrived, self.weights, self.trust, self.powers
+        memory, growth, updates = model.learner.memory.copy(), model.growth, model.updates
+        try:
+            yield
+        except MessageRefused:
+            self.set_privatizer(privatizer)
+            self.set_base(base)
+            self.watch = watch
+            self.latest, self.arrived, self.weights, self.trust, self.powers = held
+            model.take_back(memory, growth, updates)
+            raise
 
     def _share(self, latest: dict[str, Release], arrived: dict[str, int]) -> None:
         """Derive the model from the latest releases (Alg. 1 lines 22 and 27)."""

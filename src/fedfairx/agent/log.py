@@ -8,9 +8,10 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from fedfairx.agent.half_life import wall_clock
+from fedfairx.decision import Decision
 from fedfairx.errors import InvalidInput
 from fedfairx.privacy import Budget, Privatizer
-from fedfairx.steps import Decided, Event, Learnt, Outcome, numbers_of
+from fedfairx.steps import Decided, Ended, Event, Learnt, numbers_of
 from fedfairx.storage.decision_ids import IdPrefixes
 from fedfairx.storage.transaction_log import StepCounter
 
@@ -40,11 +41,14 @@ class StepLog(Protocol):
     def clock(self) -> int:
         """The time of the step that is taken or replayed, by which records age."""
 
-    def append(self, step: Outcome | Event) -> None:
-        """Write a step other than a decision."""
+    def append(self, step: Event) -> None:
+        """Write a step that is of no decision."""
 
     def append_decisions(self, decided: Sequence[Decided]) -> None:
         """Write decisions, whose numbers follow one another."""
+
+    def append_outcomes(self, step: Ended, decision: Decision) -> None:
+        """Write outcomes of slots of a decision, which has them already."""
 
     def require_new(self, key: str) -> None:
         """Raise `KeyTaken` if a decision was made under this key."""
@@ -75,12 +79,15 @@ class NullLog:
         self._runs = 1
         self._next: Privatizer | None = None  # of the run that may begin
 
-    def append(self, step: Outcome | Event) -> None:
+    def append(self, step: Event) -> None:
         """Count records that were learnt, which the privacy ledger knows by number."""
         if type(step) is Learnt:
             self.numbers.next += numbers_of(step)
 
     def append_decisions(self, decided: Sequence[Decided]) -> None:
+        pass
+
+    def append_outcomes(self, step: Ended, decision: Decision) -> None:
         pass
 
     def require_new(self, key: str) -> None:

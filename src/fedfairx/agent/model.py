@@ -188,7 +188,7 @@ class Model:
         values, uniform = np.empty(arms + 2 * dimension), draws.ahead[-1]
         if self.optimism:
             contexts = rows if rows.ndim == 2 else unit_vectors(rows, dimension)
-            work, _ = self._scratch(arms)
+            work, _ = self._workspaces.get((arms, 0)) or self._scratch(arms)
             action: int = decide_one(contexts, memory, work, values, uniform, *learner.variant)
         elif rows.ndim == 2:
             action = decide_by_posterior(rows, memory, values, uniform, learner.quadrature)
@@ -203,15 +203,16 @@ class Model:
         self, rows: Any, weights: Weights, memory: Array, uniform: float
     ) -> tuple[list[int], Array]:
         """`draw` for several slots, or one of another weight than 1."""
-        arms, slots, learner, v = len(rows), len(weights), self.learner, self._as_array(weights)
+        arms, slots, learner = len(rows), len(weights), self.learner
+        v = self._weights[1] if weights is self._weights[0] else self._as_array(weights)
         if slots > arms:
             text = f"slots must be at most as many as the {arms} actions, got slots={slots}"
             raise InvalidInput(f"{text}; where there are few actions, give decide(slots=…) fewer")
         values = np.empty(arms + (1 + slots) * self.dimension)
-        work, shown = self._scratch(arms, slots)
+        work, shown = self._workspaces.get((arms, slots)) or self._scratch(arms, slots)
         if self.optimism:
             contexts = rows if rows.ndim == 2 else unit_vectors(rows, self.dimension)
-            problem, _ = self._scratch(arms)
+            problem, _ = self._workspaces.get((arms, 0)) or self._scratch(arms)
             more = work, values, uniform, *learner.variant
             status: int = decide_slate_by_optimism(contexts, memory, v, problem, *more)
         elif rows.ndim == 2:
@@ -245,60 +246,46 @@ class Model:
         return self._diagonal
 
     def _as_array(self, weights: Weights) -> Array:
-        """`as_array`, which looks no further where weights are those of the last decision."""
-        if weights is not self._weights[0]:
-            self._weights = weights, as_array(weights)
+        """The weights of slots as compiled code takes them; those of the last decision are in `_weights`."""
+        self._weights = weights, as_array(weights)
         return self._weights[1]
 
     def _scratch(self, arms: int, slots: int = 0) -> tuple[Array, NDArray[np.int64]]:
         """Scratch memory of the optimistic problem, or of `slots` slots, with the actions in them."""
-        workspace = self._workspaces.get((arms, slots))
-        if workspace is None:
-            if len(self._workspaces) > MOST_WORKSPACES:  # or a K that never repeats would fill the memory
-                self._workspaces.clear()
-            if slots:
-                memory = zeros(size_of(slate_scratch, slots, arms))
-            else:
-                memory = decision_workspace(arms, self.dimension)
-            workspace = self._workspaces[arms, slots] = memory, memory[:slots].view(np.int64)
+        if len(self._workspaces) > MOST_WORKSPACES:  # or a K that never repeats would fill the memory
+            self._workspaces.clear()
+        if slots:
+            memory = zeros(size_of(slate_scratch, slots, arms))
+        else:
+            memory = decision_workspace(arms, self.dimension)
+        workspace = self._workspaces[arms, slots] = memory, memory[:slots].view(np.int64)
         return workspace
 
     # --- learning ------------------------------------------------------------------------------------
 
     def learn(self, decision: Decision, slot: int, reward: float) -> bool:
         """Learn the reward of a slot; True if σ and sd were estimated again, and peers must be judged."""
-        values, weights = decision.values, decision.weights
-        at = values.size - self.dimension * (len(weights) - slot)  # contexts of slots come last
-        actions, names = self.actions, decision.shown_names
-        arm = -1 if actions is None or names is None else actions.number(names[slot])
-        return self._learn(values, at, arm, weights[slot], reward)
-
-    def learn_row(self, row: Any, weight: float, reward: float) -> bool:
-        """`learn` for a context (d,), or the coordinate of an action, that was shown elsewhere."""
-        if self.actions is None:
-            return self._learn(row, 0, -1, weight, reward)
-        return self._learn(self.own, 0, int(row), weight, reward)
-
-    def _learn(self, values: Array, at: int, arm: int, weight: float, reward: float) -> bool:
-        """Learn the reward of an action without features or, if `arm` < 0, of the context at values[at]."""
         self.local_count += 1
         if self.decide_from == "released":
             return False
         if self.aging is not None:
             self.age()
-        sums, memory = self.sums, self.learner.memory
-        if sums is None:
+        sums, memory, weight = self.sums, self.learner.memory, decision.weights[slot]
+        if self.actions is not None and decision.shown_names is not None:
+            arm = self.actions.number(decision.shown_names[slot])
             # One that is not private refuses rewards instead, and a replay takes what it has taken.
-            reward = self.limits.clipped(reward)
-            if arm < 0:
-                growth: float = learn_one(memory, values[at : at + self.dimension], weight, reward)
-            else:
-                growth = learn_arm(memory, self.dimension, arm, weight, reward)
-        elif arm < 0:  # one call instead of two: calling compiled code is half the time of a reward
-            growth = sums.add_and_learn(memory, values, at, weight, reward)
+            learnt = self.limits.clipped(reward) if sums is None else reward
+            growth: float = learn_arm(memory, self.dimension, arm, weight, learnt)
+            if sums is not None:
+                sums.add_arm(arm, weight, reward)
         else:
-            growth = learn_arm(memory, self.dimension, arm, weight, reward)
-            sums.add_arm(arm, weight, reward)
+            values = decision.values
+            at = values.size - self.dimension * (len(decision.weights) - slot)  # contexts of slots come last
+            if sums is None:
+                context = values[at : at + self.dimension]
+                growth = learn_one(memory, context, weight, self.limits.clipped(reward))
+            else:  # one call instead of two: calling compiled code is half the time of a reward
+                growth = sums.add_and_learn(memory, values, at, weight, reward)
         self.updates += 1
         if growth >= 0.0:
             self.growth += growth
@@ -319,12 +306,12 @@ class Model:
             return False
         observed, updates = self.local_count + count, self.updates + count
         quiet = self.released_count + observed < self.refit_at and updates < REFRESH_EVERY
-        if not quiet or len(rewards) < count or count == 1:
+        if not quiet or len(rewards) < count or count == 1 or None in rewards.values():
             return False
-        learnt = np.array([*rewards.values()])  # in the order of slots
-        if learnt.dtype is not FLOAT:  # a slot without a reward
-            return False
-        values, weights = decision.values, self._as_array(decision.weights)
+        learnt = np.fromiter(rewards.values(), FLOAT, count)  # in the order of slots
+        values, weights = decision.values, self._weights[1]
+        if decision.weights is not self._weights[0]:
+            weights = self._as_array(decision.weights)
         at = values.size - self.dimension * count
         growth = sums.add_and_learn_slate(self.learner.memory, values, at, weights, learnt, self.growth)
         self.local_count, self.updates = observed, updates
@@ -391,6 +378,11 @@ class Model:
             self.learner.statistics[:] = shared
             self._derive()
             self.learner.learn_mean()
+
+    def take_back(self, memory: Array, growth: float, updates: int) -> None:
+        """Undo `adopt`."""
+        self.learner.memory[:] = memory
+        self.growth, self.updates, self._diagonal = growth, updates, None
 
     # --- records that are in no release yet ----------------------------------------------------------
 

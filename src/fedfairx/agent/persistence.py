@@ -167,6 +167,7 @@ class AgentStore:
         self.lock, self.transaction, self.numbers = log.lock, log.transaction, log.numbers
         self.prefixes = journal.prefixes
         self.append, self.append_decisions = journal.append, journal.append_decisions
+        self.append_outcomes = journal.append_outcomes
         self.require_new, self.status_of = journal.require_new, journal.status_of
         self.prefix = ""  # since `follow`
         schema = settings.get("schema")

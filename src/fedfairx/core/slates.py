@@ -47,9 +47,9 @@ def as_weights(slots: Slots) -> Weights:
 
     One slot of weight 1 is `ONE` itself.
     """
-    if slots is ONE:
-        return ONE
-    if type(slots) is int or isinstance(slots, np.integer):
+    if type(slots) is int:
+        return _set_of(slots)
+    if isinstance(slots, np.integer):
         return _set_of(int(slots))
     try:
         if isinstance(slots, str | bytes) or not _NO_WEIGHTS.isdisjoint(map(type, slots)):  # type: ignore[arg-type]

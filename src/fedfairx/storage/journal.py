@@ -10,7 +10,7 @@ import heapq
 import json
 import struct
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from operator import itemgetter
@@ -22,7 +22,7 @@ from fedfairx import steps
 from fedfairx.core.slates import ONE
 from fedfairx.decision import REWARDED, Decision, DecisionNote, status_of
 from fedfairx.errors import FedFairXError, KeyTaken, StateError, StorageUnavailable, require
-from fedfairx.steps import Decided, Ended, Event, Outcome, Replaced, SlotsEnded, Step
+from fedfairx.steps import Decided, Ended, Event, Replaced, Step
 from fedfairx.storage.amendments import AMENDING, Amendments, amendments, is_blank, marks
 from fedfairx.storage.database import Ask, Row, damaged, pages
 from fedfairx.storage.decision_ids import IdPrefixes
@@ -156,19 +156,25 @@ class Journal:
 
     # --- writing -------------------------------------------------------------------------------------
 
-    def append(self, step: Outcome | Event) -> None:
+    def append(self, step: Replaced | Event) -> None:
         """Buffer a step."""
-        if isinstance(step, Ended):
-            self.log.ended[step.decision] = step.status
-            self._append_outcome(step.decision, step.status, step.reward, step.person)
-        elif isinstance(step, SlotsEnded):
-            for slot, reward in step.rewards.items():
-                status = status_of(reward, step.status)
-                self._append_outcome(step.decision, status, reward, step.person, slot + 1)
-        elif isinstance(step, Replaced):
+        if isinstance(step, Replaced):
             self._append_outcome(step.decision, REWARDED, step.reward, step.person, step.slot, step.turn)
         else:
             self._append_event(step)
+
+    def append_outcomes(self, step: Ended, decision: Decision) -> None:
+        """Buffer outcomes of slots of a decision and, once no slot of several waits, their sum."""
+        number, several = step.decision, decision.weights is not ONE
+        for slot, reward in step.rewards.items():
+            status = status_of(reward, step.status)
+            self._append_outcome(number, status, reward, step.person, slot + several)
+        if several:
+            if decision.waiting:
+                return
+            status, total = decision.outcome
+            self._append_outcome(number, status, total, None)
+        self.log.ended[number] = status
 
     def append_decisions(self, decided: Sequence[Decided]) -> None:
         """Buffer decisions, whose numbers follow one another."""
@@ -394,7 +400,7 @@ class Journal:
         previous = after or self.head(before=since)
         tables = (
             map(self._decided, self._pages(_DECISIONS, since)),
-            map(self._outcome, self._pages(_OUTCOMES, since, "o.", NOW)),
+            self._outcomes(self._pages(_OUTCOMES, since, "o.", NOW)),
             map(self._event, self._pages(_EVENTS, since)),
         )
         for entry in heapq.merge(*tables, key=itemgetter(0)):
@@ -409,10 +415,10 @@ class Journal:
         for decision in self.decided(numbers):
             if decision.weights is not ONE:
                 values = (NOW, decision.number, self.agent, before)
-                for row in self.log.database.execute(f"{_OUTCOMES} WHERE {where} ORDER BY o.seq", values):
-                    step = self._outcome(row).step
-                    assert isinstance(step, SlotsEnded)
-                    decision.end(step.rewards, step.status)
+                rows = self.log.database.execute(f"{_OUTCOMES} WHERE {where} ORDER BY o.seq", values)
+                for entry in self._outcomes(rows):
+                    assert isinstance(entry.step, Ended)
+                    decision.end(entry.step.rewards, entry.step.status)
             yield decision
 
     def decided(self, numbers: Sequence[int]) -> Iterator[Decision]:
@@ -455,13 +461,16 @@ class Journal:
         origin = self.prefixes.of(stored.seq) or ""
         return Entry(stored.seq, stored.time, stored.seal, stored.decided(origin))
 
-    def _outcome(self, row: Row) -> Entry:
-        """The outcome of a row of `_OUTCOMES`."""
-        first, newest = outcome_rows(row)
-        self._checked(first, seal_outcome)
-        if newest is not None:
-            self._checked(newest, seal_outcome)
-        return Entry(first.seq, first.time, first.seal, first.step(newest))
+    def _outcomes(self, rows: Iterable[Row]) -> Iterator[Entry]:
+        """The outcomes of rows of `_OUTCOMES` that follow one another."""
+        previous = None
+        for row in rows:
+            first, newest = outcome_rows(row)
+            self._checked(first, seal_outcome)
+            if newest is not None:
+                self._checked(newest, seal_outcome)
+            yield Entry(first.seq, first.time, first.seal, first.step(newest, previous))
+            previous = first
 
     def _event(self, row: Row) -> Entry:
         seq, _, when, *_, seal = row

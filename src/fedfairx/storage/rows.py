@@ -17,7 +17,7 @@ from msgspec.json import Decoder
 
 from fedfairx.core.slates import ONE, Weights
 from fedfairx.decision import REWARDED, Decision, DecisionNote
-from fedfairx.steps import Decided, Ended, Outcome, Replaced, SlotsEnded
+from fedfairx.steps import Decided, Ended, Replaced
 from fedfairx.storage.database import Row
 from fedfairx.storage.seals import (
     DECISION,
@@ -123,14 +123,19 @@ class OutcomeRow(NamedTuple):
         """The reward as it was learnt: one that was not a number is stored as NULL."""
         return float("nan") if self.reward is None and self.status == REWARDED else self.reward
 
-    def step(self, newest: OutcomeRow | None) -> Outcome:
-        """The step, with the reward of the outcome that has replaced it last."""
+    def step(self, newest: OutcomeRow | None, previous: OutcomeRow | None) -> Ended | Replaced:
+        """The step, with the reward of the outcome that has replaced it last.
+
+        previous: the outcome before it, which shows whether it is the sum of the rewards of slots.
+        """
         reward = self.learnt if newest is None else newest.learnt
         if self.turn:
             return Replaced(self.decision, reward, self.person, self.slot, self.turn)
         if self.slot:
-            return SlotsEnded(self.decision, {self.slot - 1: reward}, self.status, self.person)
-        return Ended(self.decision, self.status, reward, self.person)
+            return Ended(self.decision, {self.slot - 1: reward}, self.status, self.person)
+        if previous is not None and previous.slot and previous.decision == self.decision:
+            return Ended(self.decision, {}, self.status)
+        return Ended(self.decision, {0: reward}, self.status, self.person)
 
 
 class EventRow(NamedTuple):

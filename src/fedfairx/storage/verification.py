@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import islice
 
 from fedfairx import steps
-from fedfairx.core.slates import ONE
 from fedfairx.decision import REWARDED
 from fedfairx.errors import StateError, require
 from fedfairx.storage.agents import read_agent
@@ -79,7 +78,6 @@ def _check(log: Log, number: int, name: str) -> LogCheck:
     journal, decisions, rewards, amended = Journal(log, number), 0, 0, Amendments()
     gone = {"dropped": 0, "deleted": 0}
     releases = [0]  # in each run of a private agent
-    slates: set[int] = set()  # decisions with several slots, whose last outcome has the sum of the others
     head, damage = journal.head(before=0), None
     try:
         private = read_agent(log, number).secret is not None
@@ -92,11 +90,8 @@ def _check(log: Log, number: int, name: str) -> LogCheck:
                 gone["dropped"] += 1
             if isinstance(step, steps.Decided):
                 decisions += 1
-                slates |= set() if step.decision.weights is ONE else {entry.number}
-            elif isinstance(step, steps.SlotsEnded):
-                rewards += step.status == REWARDED
             elif isinstance(step, steps.Ended):
-                rewards += step.status == REWARDED and step.decision not in slates
+                rewards += step.status == REWARDED and len(step.rewards)
             elif isinstance(step, steps.Released):
                 releases[-1] += 1
             elif isinstance(step, steps.RunBegun | steps.EpochBegun):
