@@ -85,6 +85,13 @@ def test_the_agents_of_a_job_fill_blocks_of_lanes(agents: int, seeds: int):
     assert agents * seeds % WIDTH == 0
 
 
+def test_jobs_that_are_done_at_the_same_time_are_stored_in_their_order(store: ResultStore):
+    jobs, _ = plan(named(*(small_run(horizon=20 + more) for more in range(8))), 2, store)
+    stored: list[object] = []
+    sweep(jobs, executor=Here(), store=store, progress=Quiet(), stored=stored.append)
+    assert stored == jobs
+
+
 def test_a_sweep_resumes_where_it_was(store: ResultStore):
     runs = named(small_run(), small_run(horizon=31))
     with ThreadPoolExecutor(2) as pool:
@@ -148,7 +155,7 @@ def test_a_failed_job_is_reported_and_the_others_go_on(
 
 
 def test_ctrl_c_keeps_what_is_under_way(store: ResultStore, monkeypatch: pytest.MonkeyPatch):
-    real, seen = sweeping.as_completed, []
+    real, seen = sweeping._in_order, []
 
     def interrupted(futures):
         if not seen:
@@ -157,7 +164,7 @@ def test_ctrl_c_keeps_what_is_under_way(store: ResultStore, monkeypatch: pytest.
             raise KeyboardInterrupt
         yield from real(futures)
 
-    monkeypatch.setattr(sweeping, "as_completed", interrupted)
+    monkeypatch.setattr(sweeping, "_in_order", interrupted)
     jobs, _ = plan(named(small_run(), small_run(horizon=31)), 2, store)
     with pytest.raises(SweepInterruptedError, match="2 of 2 jobs are stored"):
         sweep(jobs, executor=Here(), store=store, progress=Quiet())

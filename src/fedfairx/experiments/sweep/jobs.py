@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import CancelledError, Executor, Future, as_completed
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -129,7 +129,7 @@ def sweep(
     futures = {executor.submit(perform, job.run, job.seeds, store.made_by): job for job in jobs}
     handled: set[Future[Outcome]] = set()
     try:
-        for future in as_completed(futures):
+        for future in _in_order(futures):
             failed = _take(future, futures[future], store, progress)
             handled.add(future)  # not before: one that is interrupted while it is stored is stored again
             failures += failed
@@ -146,6 +146,15 @@ def sweep(
     finally:
         progress.close()
     return Swept(len(jobs), reused, tuple(failures), time.perf_counter() - began)
+
+
+def _in_order(futures: Iterable[Future[Outcome]]) -> Iterator[Future[Outcome]]:
+    """The futures as they are done; those that are done at the same time in the order given."""
+    waiting = list(futures)
+    while waiting:
+        done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+        yield from (future for future in waiting if future in done)
+        waiting = [future for future in waiting if future not in done]
 
 
 def _take(future: Future[Outcome], job: Job, store: ResultStore, progress: SweepProgress) -> list[Failure]:
@@ -171,7 +180,7 @@ def _stop(
     under_way = [future for future in futures if future not in handled and not future.cancel()]
     if under_way:
         progress.say(f"stopping after the {len(under_way)} jobs under way (Ctrl-C again leaves at once)")
-    for future in as_completed(under_way):
+    for future in _in_order(under_way):
         failures += _take(future, futures[future], store, progress)
         handled.add(future)
     return failures
