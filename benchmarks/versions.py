@@ -1,13 +1,15 @@
-"""A decision with its reward, this version compared with another: FEDFAIRX_BEFORE=PATH, its `src` folder.
+"""Decisions with their rewards, this version compared with another: FEDFAIRX_BEFORE=PATH, its `src` folder.
 
-Both run in processes of their own, in turns. A process is up to a tenth faster or slower than another of the
-same code for as long as it runs, so there are several pairs of processes. A figure is the median over the
-pairs, with a 95 % interval by the bootstrap. Time is CPU time.
+Each version has a process of its own, on the same core and with the same hashes of texts, and they take
+turns. How fast a process is depends on chance for as long as it runs, so there are several pairs of
+processes. A figure is the median over the pairs, with a 95 % interval by the bootstrap. Time is CPU time; of
+a service it is that of the server for an answer.
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import shutil
 import subprocess
@@ -15,18 +17,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import service
 from measure import Report, finish, parser
 
 ARMS, DIMENSION, GROUP, LOG = 10, 5, 100, 100_000  # LOG: steps in the log that is opened
 HERE = Path(__file__).resolve().parents[1] / "src"
 RESAMPLES = 10_000
-Work = Callable[[], None]
+Work = Callable[[], float | None]  # may return its seconds
 TASKS: dict[str, Callable[[Path], tuple[Work, int]]] = {}  # each gives its work and the units in it
 
 
@@ -70,6 +73,9 @@ class Rounds:
         decisions = self.agent.decide_many(self.block)
         pairs = zip(decisions, self.rewards, strict=True)
         self.agent.observe_many(decisions, [rewards[decision.action] for decision, rewards in pairs])
+
+
+LONG = ("open_a_log", "verify_a_log")
 
 
 def _ten(work: Work) -> tuple[Work, int]:
@@ -169,6 +175,35 @@ def verify_a_log(folder: Path) -> tuple[Work, int]:
     return opened(place).verify, LOG
 
 
+def _service(folder: Path, connections: int, *, rewards: bool) -> tuple[Work, int]:
+    """Requests for a second; it is stopped with this process."""
+    stack = ExitStack()
+    atexit.register(stack.close)
+    server = service.Servers(stack, folder).service("--dimension", str(DIMENSION))
+    body = {"contexts": service.CONTEXTS}
+    script = service.script(folder, f"{connections}", body, rewards=rewards)
+
+    def work() -> float:
+        return service.ask(server.port, server.process, 1.0, script, connections).cpu / 1e6
+
+    return work, 1
+
+
+@task
+def service_one_connection(folder: Path) -> tuple[Work, int]:
+    return _service(folder, 1, rewards=False)
+
+
+@task
+def service_64_connections(folder: Path) -> tuple[Work, int]:
+    return _service(folder, 64, rewards=False)
+
+
+@task
+def service_with_rewards(folder: Path) -> tuple[Work, int]:
+    return _service(folder, 8, rewards=True)
+
+
 def serve() -> None:
     """Run the task that each line of the standard input names, and print its seconds per unit."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # on one core: another may be slower
@@ -178,12 +213,12 @@ def serve() -> None:
             name = line.strip()
             if name not in ready:
                 ready[name] = TASKS[name](Path(folder))
-                for _ in range(1 if name.endswith("a_log") else 3):
+                for _ in range(1 if name in LONG else 3):
                     ready[name][0]()
             work, units = ready[name]
             start = time.process_time()
-            work()
-            print((time.process_time() - start) / units, flush=True)
+            seconds = work()
+            print((seconds or time.process_time() - start) / units, flush=True)
 
 
 # --- the comparison ---------------------------------------------------------------------------------------
@@ -214,7 +249,7 @@ def ratios_of_pair(seed: int, before: Path, turns: int, names: list[str]) -> dic
         ratios = {}
         for name in names:
             times = []
-            for turn in range(1 + (turns if not name.endswith("a_log") else min(turns, 3))):
+            for turn in range(1 + (min(turns, 3) if name in LONG else turns)):
                 order = (ours, theirs) if turn % 2 == 0 else (theirs, ours)
                 first, second = (timed(name) for timed in order)
                 times.append((first, second) if turn % 2 == 0 else (second, first))
@@ -226,8 +261,15 @@ def run(report: Report, names: list[str], pairs: int, turns: int) -> None:
     before = os.environ.get("FEDFAIRX_BEFORE")
     if before is None:
         sys.exit("FEDFAIRX_BEFORE must be the `src` folder of another checkout, got nothing")
+    if shutil.which("wrk") is None:
+        names = [name for name in names if not name.startswith("service")]
+        report.note("wrk is not installed: services were not measured")
     report.heading(f"This version ÷ {before}: {pairs} pairs of processes, {turns} turns in each")
-    all_ratios = [ratios_of_pair(seed, Path(before), turns, names) for seed in range(pairs)]
+    all_ratios = []
+    for seed in range(pairs):
+        all_ratios.append(ratios_of_pair(seed, Path(before), turns, names))
+        text = ", ".join(f"{ratio:.3f}" for ratio in all_ratios[-1].values())
+        print(f"  pair {seed + 1} of {pairs}: {text}", file=sys.stderr, flush=True)
     rng = np.random.default_rng(0)
     for name in names:
         ratios = np.array([each[name] for each in all_ratios])

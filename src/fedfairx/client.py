@@ -60,7 +60,7 @@ class ServiceError(FedFairXError):
 
 
 @dataclass(frozen=True)
-class ShownAction:
+class RemoteAction:
     """An action in a slot, the first of which is 1: its index in the request, and its `name`.
 
     `weight` is that of its slot. `exposure` is its expected weight, those of baselines included.
@@ -82,7 +82,7 @@ class RemoteDecision:
     """
 
     id: str
-    shown: tuple[ShownAction, ...]
+    shown: tuple[RemoteAction, ...]
     exposure: tuple[float, ...]
     model_version: int
     mode: str
@@ -116,7 +116,7 @@ class RemoteDecision:
         self._only("policy", "exposure")
         return self.exposure
 
-    def _only(self, name: str, instead: str) -> ShownAction:
+    def _only(self, name: str, instead: str) -> RemoteAction:
         if self.propensity is None:
             slots = len(self.shown)
             raise InvalidInput(f"{name} is of one slot, and this decision has {slots}: use {instead}")
@@ -479,7 +479,7 @@ def _decision(answer: dict[str, Any]) -> RemoteDecision:
     return RemoteDecision(
         id=answer["decision_id"],
         shown=tuple(
-            ShownAction(one["action"], one["action_id"], one["slot"], one["weight"], one["exposure"])
+            RemoteAction(one["action"], one["action_id"], one["slot"], one["weight"], one["exposure"])
             for one in shown
         ),
         exposure=tuple(exposure),

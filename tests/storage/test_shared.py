@@ -603,7 +603,7 @@ def test_a_single_call_takes_two_round_trips(
         raise AssertionError
 
     with monkeypatch.context() as patched:
-        for name in ("execute", "execute_many", "commit", "rollback", "check_known"):
+        for name in ("execute", "execute_many", "commit", "rollback", "check_last_row"):
             patched.setattr(database, name, another)
         one.forget(first)
         one.decide()

@@ -20,7 +20,7 @@ import fedfairx as ffx
 from fedfairx.agent.by_name import MERITS, as_merit, as_schedule
 from fedfairx.agent.options import Keywords, Options, SharedOptions, described
 from fedfairx.agent.schedules import SCHEDULES
-from fedfairx.agent.settings import AgentSettings, plain_value, read_value
+from fedfairx.agent.settings import StoredSettings, plain_value, read_value
 from fedfairx.cli.federate import AGREED, ARMS, Init
 from fedfairx.cli.main import parser
 from fedfairx.cli.serve import Serve
@@ -196,8 +196,8 @@ def _privatizer() -> Any:
 def by_stored_settings(name: str, value: Any, folder: Path) -> None:
     """As an agent's file or database has them; what is private is stored elsewhere."""
     options = Options().for_agent(arms_of_their_own=False)
-    values = plain_value(AgentSettings.of("a", 2, None, options, None)) | {"prior": None}
-    AgentSettings.options(read_value(values | {name: value}, AgentSettings, "settings"))
+    values = plain_value(StoredSettings.of("a", 2, None, options, None)) | {"prior": None}
+    StoredSettings.options(read_value(values | {name: value}, StoredSettings, "settings"))
 
 
 def by_flag(name: str, value: Any, folder: Path) -> None:
@@ -277,7 +277,7 @@ WAYS: dict[Way, set[str]] = {
     by_opening: {*EVERYWHERE, "half_life", "window", "shift"},
     by_budget: {"epsilon", "delta", "releases", "mechanism", "decide_from", "person_records"},
     by_expiry: {"window", "default_reward"},
-    by_stored_settings: {item.name for item in fields(AgentSettings)}
+    by_stored_settings: {item.name for item in fields(StoredSettings)}
     & {each.name for each in described()} - OBJECTS - {"merit", "slots"},
     by_flag: OF_AGENT & IN_SERVICE,
     by_environment: OF_AGENT & IN_SERVICE,

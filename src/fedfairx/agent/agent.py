@@ -25,12 +25,12 @@ from fedfairx.agent.exchange import Exchange, privacy_in_short
 from fedfairx.agent.half_life import NOT_PRIVATE
 from fedfairx.agent.input_warnings import LOOKS, ScaleWatch
 from fedfairx.agent.log import ENDED, NullLog, StepLog
-from fedfairx.agent.model import Model
+from fedfairx.agent.model import AgentModel
 from fedfairx.agent.options import PLAIN, WHERE_SECURE, Expiry, Keywords, Options
 from fedfairx.agent.partners import Partners
-from fedfairx.agent.persistence import NOT_THE_SAME, AgentStore, Asked, find_store, make_store
+from fedfairx.agent.persistence import NOT_THE_SAME, AgentStore, Specification, find_store, make_store
 from fedfairx.agent.reward_limits import check_weights
-from fedfairx.agent.settings import AgentSettings, plain_value, read_value
+from fedfairx.agent.settings import StoredSettings, plain_value, read_value
 from fedfairx.agent.state import MOST, AgentState, PendingDecision
 from fedfairx.agent.uniforms import Uniforms
 from fedfairx.agent.validation import (
@@ -190,7 +190,7 @@ class Agent:
         one = arms is None or self.options.prior is None or not isinstance(self.options.prior.mean, tuple)
         require(one, "prior", "must have one mean for all actions, since more can be added", "a tuple")
         decide_from = privatizer.guarantee.decide_from
-        self._model = Model(dimension, self.options, arms, schema, decide_from=decide_from, sums=None)
+        self._model = AgentModel(dimension, self.options, arms, schema, decide_from=decide_from, sums=None)
         self._exchange = Exchange(self.name, self._model, privatizer)
         self.private = self._model.sums is None
         aged = self.options.half_life
@@ -1369,7 +1369,7 @@ class Agent:
         with self._lock:
             log, names = self._log, None if self._model.actions is None else list(self._model.actions.names)
             body = {
-                **plain_value(AgentSettings.of(self.name, self.dimension, names, self.options, None)),
+                **plain_value(StoredSettings.of(self.name, self.dimension, names, self.options, None)),
                 **plain_value(self._core.state(whole=True)),
                 "next_number": log.numbers.next,
                 "origins": [{"first": n, "origin": o} for n, o in log.prefixes.used(log.numbers.next)],
@@ -1395,7 +1395,7 @@ class Agent:
         privatizer: makes a private agent's privatizer from its stored state; the file holds no keys.
         """
         body = files.read(path)
-        settings = read_value(body, AgentSettings, "agent")
+        settings = read_value(body, StoredSettings, "agent")
         state = read_value(body, AgentState, "agent")
         saved = read_value(body, files.SavedAgent, "agent")
         if not 0 <= saved.next_number <= MOST:
@@ -1475,23 +1475,23 @@ class Agent:
             made all. What is only read, like `estimate`, is as of the last such call; an empty `transaction`
             catches up.
         """
-        asked = Asked(name, dimension, schema, actions, options, budget, keywords)
+        spec = Specification(name, dimension, schema, actions, options, budget, keywords)
         log = open_log(place, shared=shared)
         if shared:
-            _compile(log, asked)
+            _compile(log, spec)
         with _opening(log) as opening:
             store = find_store(log, name)
             if store is None:
                 with log.transaction:
-                    store = make_store(log, asked)
-                    agent = cls._in(store, asked.all_options, seed)
+                    store = make_store(log, spec)
+                    agent = cls._in(store, spec.all_options, seed)
                     agent.set_window(window, default_reward)  # an agent that is refused is not stored
                     store.take_snapshot()
             else:
                 if schema is not None and store.settings.features is None:
                     store.adopt(as_schema(schema))
-                store.refuse_others(asked)
-                agent = cls._in(store, store.options(asked.merit), None)
+                store.refuse_others(spec)
+                agent = cls._in(store, store.options(spec.merit), None)
                 store.restore()
                 agent._refuse_actions(actions)
                 if schema is not None:
@@ -1581,20 +1581,20 @@ class Agent:
         self.close()
 
 
-def _compile(log: Log, asked: Asked) -> None:
+def _compile(log: Log, spec: Specification) -> None:
     """Compile what an agent needs, which may take a minute, before it holds up other processes."""
     from fedfairx.agent.warm import warm  # which makes agents
 
     try:
         with log.lock:
-            store = find_store(log, asked.name)
+            store = find_store(log, spec.name)
         sharing: Budget | Bounds | None
         if store is not None:
-            settings, options = store.settings, store.options(asked.merit)
+            settings, options = store.settings, store.options(spec.merit)
             sharing = store.budgets[-1] if store.budgets else None
         else:
-            settings, options = asked.settings(log.database.place), asked.all_options
-            sharing = asked.sharing()
+            settings, options = spec.settings(log.database.place), spec.all_options
+            sharing = spec.sharing()
         privatizer = None
         if isinstance(sharing, Budget):  # calibrated here, and once in a process
             privatizer = sharing.privatizer(settings.dimension, noise=SimulatedNoise(0))

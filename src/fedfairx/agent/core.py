@@ -13,7 +13,7 @@ from typing import Any
 
 from fedfairx import steps
 from fedfairx.agent.exchange import Base, Exchange
-from fedfairx.agent.model import Model
+from fedfairx.agent.model import AgentModel
 from fedfairx.agent.settings import stored_schema
 from fedfairx.agent.state import (
     MOST,
@@ -43,7 +43,7 @@ SIZES = ("count", "ridge", "growth", "noise_variance", "squares", "observed", "u
 class Core:
     """The parts of an agent that change; an `AgentState` is their value."""
 
-    def __init__(self, model: Model, exchange: Exchange, draws: Uniforms) -> None:
+    def __init__(self, model: AgentModel, exchange: Exchange, draws: Uniforms) -> None:
         self.model = model
         self.exchange = exchange
         self.draws = draws

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedfairx.agent.input_warnings import ClippingWatch
-from fedfairx.agent.model import Model
+from fedfairx.agent.model import AgentModel
 from fedfairx.agent.partners import ASSUMED_ALIKE, NOT_ABLE, Partner, Partners, reason
 from fedfairx.agent.pooling import Beliefs, Pool, sds
 from fedfairx.agent.validation import Check, Releases, Seen, accept, check_next_run
@@ -48,7 +48,7 @@ class Exchange:
     from closed epochs (`base`). Its number is that of the epoch's last total, 0 before the first.
     """
 
-    def __init__(self, name: str, model: Model, privatizer: Privatizer) -> None:
+    def __init__(self, name: str, model: AgentModel, privatizer: Privatizer) -> None:
         self.name = name
         self.model = model
         self.latest: dict[str, Release] = {}
@@ -90,7 +90,7 @@ class Exchange:
     def make(self, number: int | None = None) -> tuple[Release, int]:
         """The privatizer's release of that number, or the next; and how many local records are in releases.
 
-        If it is interrupted, a later one knows by `Model.marks` which records were in it.
+        If it is interrupted, a later one knows by `AgentModel.marks` which records were in it.
         """
         self.model.mark_local(self._in_releases())
         return self.release(number), self._in_releases()

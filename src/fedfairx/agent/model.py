@@ -64,7 +64,7 @@ def as_array(weights: Weights) -> Array:
     return np.array(weights)
 
 
-class Model:
+class AgentModel:
     """An agent's statistics and V⁻¹. `sums` is the privatizer of an agent that releases exact sums."""
 
     def __init__(

@@ -18,7 +18,7 @@ from fedfairx import steps
 from fedfairx.agent.actions import as_arms
 from fedfairx.agent.core import Core
 from fedfairx.agent.options import Options
-from fedfairx.agent.settings import CUSTOM, SCHEMA, AgentSettings, plain_value, read_value, stored_schema
+from fedfairx.agent.settings import CUSTOM, SCHEMA, StoredSettings, plain_value, read_value, stored_schema
 from fedfairx.agent.state import AgentState
 from fedfairx.core.merit import Merit
 from fedfairx.core.slates import as_weights
@@ -77,7 +77,7 @@ def find_store(log: Log, name: str | None) -> AgentStore | None:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Specification:
     """What a caller of `Agent.open` asks for: a new agent, or one that must be stored like that."""
 
     name: str | None
@@ -111,7 +111,7 @@ class Asked:
         """The options of a new agent."""
         return Options.given(self.options, **self.changed)
 
-    def settings(self, place: str) -> AgentSettings:
+    def settings(self, place: str) -> StoredSettings:
         """The settings of a new agent."""
         if self.dimension is None and self.actions is None and self.schema is None:
             which = f"no agent{'' if self.name is None else f' {self.name!r}'} in {place}"
@@ -120,7 +120,7 @@ class Asked:
         budgeted = self.budget is not None or not options.private
         require(budgeted, "budget", f"must be given for {options.composed.name}", None)
         require(self.name is None or isinstance(self.name, str), "name", "must be a string", self.name)
-        return AgentSettings.of(
+        return StoredSettings.of(
             self.name or f"agent-{secrets.token_hex(4)}",
             dimension,
             None if arms is None else list(arms.names),
@@ -140,9 +140,9 @@ class Asked:
         return budget.with_slots(as_weights(options.slots))
 
 
-def make_store(log: Log, asked: Asked) -> AgentStore:
+def make_store(log: Log, spec: Specification) -> AgentStore:
     """Inside a transaction: write the row of a new agent. The caller takes its first snapshot."""
-    settings, sharing = asked.settings(log.database.place), asked.sharing()
+    settings, sharing = spec.settings(log.database.place), spec.sharing()
     private = isinstance(sharing, Budget)
     described = {
         "schema": SCHEMA,
@@ -176,7 +176,7 @@ class AgentStore:
                 f"{self.journal.place} holds an agent of schema {schema}, and this fedfairx reads schema "
                 f"{SCHEMA}; open it with the version of fedfairx that wrote it"
             )
-        self.settings = read_value(settings, AgentSettings, "settings")
+        self.settings = read_value(settings, StoredSettings, "settings")
         if self.settings.features is None:
             self.settings = replace(self.settings, features=adopted_schema(self.journal))
         self._settings = settings
@@ -249,29 +249,29 @@ class AgentStore:
         """The stored options; a function of the user's own must be given as `merit`."""
         return self.settings.options(merit if self.settings.merit["kind"] == CUSTOM else None)
 
-    def refuse_others(self, asked: Asked) -> None:
+    def refuse_others(self, spec: Specification) -> None:
         """Refuse settings that differ from the stored ones."""
-        settings, stored = self.settings, self.options(asked.merit)
-        self._refuse_sharing(asked, stored)
-        size = asked.dimension if settings.features is None else None
+        settings, stored = self.settings, self.options(spec.merit)
+        self._refuse_sharing(spec, stored)
+        size = spec.dimension if settings.features is None else None
         if size is not None and settings.actions is not None:
             raise InvalidInput(f"dimension must be left out: this agent has actions, got dimension={size}")
         require(size in (None, settings.dimension), "dimension", _stored(settings.dimension), size)
-        options, keywords = asked.options, asked.changed
+        options, keywords = spec.options, spec.changed
         if options is None and not keywords:
             return
-        names = set(keywords) if options is None else {item.name for item in fields(AgentSettings)}
+        names = set(keywords) if options is None else {item.name for item in fields(StoredSettings)}
         options = options or Options(**{"rule": stored.rule, **keywords})
         options = options.for_agent(arms_of_their_own=settings.actions is not None)
         arms = settings.name, settings.dimension, settings.actions
-        other = AgentSettings.of(*arms, options, settings.features)
-        for item in fields(AgentSettings):
+        other = StoredSettings.of(*arms, options, settings.features)
+        for item in fields(StoredSettings):
             one, two = getattr(settings, item.name), getattr(other, item.name)
             require(item.name not in names or one == two, item.name, _stored(one), two)
 
-    def _refuse_sharing(self, asked: Asked, options: Options) -> None:
+    def _refuse_sharing(self, spec: Specification, options: Options) -> None:
         """Refuse another budget, or other bounds."""
-        budget, last = asked.budget, self.budgets[-1] if self.budgets else None
+        budget, last = spec.budget, self.budgets[-1] if self.budgets else None
         if budget is not None:
             if self.settings.features is not None and budget.bounds is None and last is not None:
                 budget = replace(budget, bounds=last.bounds)
@@ -280,8 +280,8 @@ class AgentStore:
                 budget = budget.among(last.share.members)  # changes with the roster
             if budget != last:
                 raise InvalidInput(f"budget must be the stored one, {last}, got budget={budget}")
-        elif asked.bounds is not None and asked.bounds != self.bounds:
-            text = f"bounds must be the stored ones, {self.bounds}, got bounds={asked.bounds}"
+        elif spec.bounds is not None and spec.bounds != self.bounds:
+            text = f"bounds must be the stored ones, {self.bounds}, got bounds={spec.bounds}"
             raise InvalidInput(text)
 
     def adopt(self, schema: Schema) -> None:

@@ -113,7 +113,7 @@ class SolverSettings:
 
 
 @dataclass(frozen=True)
-class AgentSettings:
+class StoredSettings:
     """The settings of an agent, without its privatizer, which has its own state."""
 
     name: str
@@ -140,7 +140,7 @@ class AgentSettings:
         actions: list[str] | None,
         options: Options,
         features: dict[str, Any] | None,
-    ) -> AgentSettings:
+    ) -> StoredSettings:
         """The settings of an agent whose options are filled in (`Options.for_agent`)."""
         assert options.merit is not None
         values = {item.name: getattr(options, item.name, None) for item in dataclasses.fields(cls)}

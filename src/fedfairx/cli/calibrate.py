@@ -38,11 +38,12 @@ class Calibrate(Output):
         changes: dict[str, Any] = {"arms": self.arms, "noise_sds": self.noise_sd, "horizon": self.horizon}
         changes = {name: value for name, value in changes.items() if value is not None}
         with engine("local", self.workers) as executor:
-            found = calibrate(replace(SearchGrid(), **changes), executor=executor)
+            calibration = calibrate(replace(SearchGrid(), **changes), executor=executor)
         formats = {"arms": "", "noise_sd": "g", "scale": ".3f", "error": ".3f", "at_end": ".0f"}
-        rows = [[format(trial[name], each) for name, each in formats.items()] for trial in found["trials"]]
+        trials = calibration["trials"]
+        rows = [[format(trial[name], each) for name, each in formats.items()] for trial in trials]
         table = text_table(("K", "σ", "best s", "error", "B0 at T"), rows)
-        self.answer(found, f"{table}\n\nchosen: {found['result']}")
+        self.answer(calibration, f"{table}\n\nchosen: {calibration['result']}")
         if self.out is not None:
-            write(found, self.out)
+            write(calibration, self.out)
         return 0

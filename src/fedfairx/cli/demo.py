@@ -15,7 +15,7 @@ EARLIER = 1500  # orders of each organisation before the browser opens
 
 
 @dataclass(frozen=True, kw_only=True)
-class Demo(Verb):
+class DemoVerb(Verb):
     """Watch simulated services learn to be fair, in your browser. Three organisations give each
     order to one of eight couriers nearby. Every 400 orders a courier leaves and another joins. Whether an
     order arrived in time is known 300 to 900 orders later, and of 8 % never. Each organisation has a service

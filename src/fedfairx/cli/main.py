@@ -15,7 +15,7 @@ from fedfairx.errors import FedFairXError, MissingLibrary
 
 #: The class of each command by group, imported when the parser is made.
 VERBS = {
-    "See it run": {"demo": "cli.demo:Demo"},
+    "See it run": {"demo": "cli.demo:DemoVerb"},
     "Services": {
         "serve": "cli.serve:Serve",
         "keys": "cli.keys:Keys",
@@ -25,7 +25,7 @@ VERBS = {
     },
     "Federations and privacy": {
         "federate": "cli.federate:Federate",
-        "privacy": "cli.privacy:Privacy",
+        "privacy": "cli.privacy:PrivacyVerb",
         "audit": "cli.audit:Audit",
     },
     "Logs and simulations": {

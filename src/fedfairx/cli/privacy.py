@@ -83,7 +83,7 @@ PRACTICAL_SHIFT = Options.shift  # an agent's default, in sd of the aggregate
 
 
 @dataclass(frozen=True, kw_only=True)
-class Privacy(MechanismVerb):
+class PrivacyVerb(MechanismVerb):
     """Calculate the noise of a privacy budget, and the gain of joining. For each mechanism it prints the
     releases, μ, noise, shift and radius.
 
@@ -123,7 +123,7 @@ class Privacy(MechanismVerb):
         return 0
 
 
-def calculate(args: Privacy) -> dict[str, Any]:
+def calculate(args: PrivacyVerb) -> dict[str, Any]:
     """The calculator's answer as plain values."""
     from fedfairx.federation.setup.joining_gain import expected_gain
     from fedfairx.privacy import mu_for
@@ -174,7 +174,7 @@ def calculate(args: Privacy) -> dict[str, Any]:
     }
 
 
-def _both(budget: Budget, args: Privacy) -> dict[str, Any]:
+def _both(budget: Budget, args: PrivacyVerb) -> dict[str, Any]:
     """The largest noise of a total without and with secure aggregation, and what that claims."""
     import numpy as np
 
@@ -193,7 +193,7 @@ def _both(budget: Budget, args: Privacy) -> dict[str, Any]:
     return noise
 
 
-def _one(name: str, budget: Budget, args: Privacy) -> dict[str, Any]:
+def _one(name: str, budget: Budget, args: PrivacyVerb) -> dict[str, Any]:
     import numpy as np
 
     from fedfairx.agent.pooling import noise_bounds
@@ -234,7 +234,7 @@ def _one(name: str, budget: Budget, args: Privacy) -> dict[str, Any]:
     }
 
 
-def _signal_round(aggregate_sd: float, args: Privacy) -> int | None:
+def _signal_round(aggregate_sd: float, args: PrivacyVerb) -> int | None:
     """The first round at which the least eigenvalue of all data exceeds the noise's norm, 2 s √d."""
     least = args.least_eigenvalue
     if least is None:
@@ -243,7 +243,7 @@ def _signal_round(aggregate_sd: float, args: Privacy) -> int | None:
     return first if first <= args.horizon else None
 
 
-def _aggregation_lines(noise: dict[str, Any], args: Privacy) -> list[str]:
+def _aggregation_lines(noise: dict[str, Any], args: PrivacyVerb) -> list[str]:
     """Noise of a total without and with secure aggregation; if chosen, the claims side by side."""
     plain, share = noise["total_sd"][PLAIN], noise.get("share")
     if share is None:
@@ -263,7 +263,7 @@ def _aggregation_lines(noise: dict[str, Any], args: Privacy) -> list[str]:
     return lines
 
 
-def _page(values: dict[str, Any], args: Privacy) -> str:
+def _page(values: dict[str, Any], args: PrivacyVerb) -> str:
     """The calculator's answer as text."""
     rows = []
     for item in values["mechanisms"]:

@@ -23,6 +23,7 @@ import numpy as np
 from fedfairx.evaluation.confidence_sequence import lower_limit
 from fedfairx.fairness.decision_log import Block
 from fedfairx.util.arrays import Array
+from fedfairx.util.formatting import number
 
 CUT = 2.0  # largest guess times weight: more removes more variance, and widens intervals of short logs
 
@@ -36,11 +37,16 @@ class Estimate:
     >>> reward = ffx.evaluate(log, "uniform")["uniform"].reward
     >>> reward.low < 0.5 < reward.high
     True
+    >>> print(Estimate(0.5, 0.4, 0.6))
+    0.5 [0.4, 0.6]
     """
 
     value: float
     low: float
     high: float
+
+    def __str__(self) -> str:
+        return f"{number(self.value)} [{number(self.low)}, {number(self.high)}]"
 
 
 @dataclass(frozen=True)
@@ -139,12 +145,12 @@ def series_of(
     """
     terms = np.zeros((7, sum(len(block.taken) for block in blocks)))
     value, rest, least_value, least_rest, floor, top, whole = terms
-    for number, (block, share) in enumerate(zip(blocks, shares, strict=True)):
+    for index, (block, share) in enumerate(zip(blocks, shares, strict=True)):
         weights = importance(block, share) - (1.0 if gain else 0.0)
         rows, places, slots = np.arange(len(block.taken))[:, None], block.positions, slot_weights(block)
         due, taken = block.policy / block.weights[:, :1] * weights, weights[rows, block.taken]
         rewards, cut = scale.inside(block), CUT / np.maximum(weights, 1e-300)
-        guess = np.zeros_like(share) if guesses is None else guesses[number]
+        guess = np.zeros_like(share) if guesses is None else guesses[index]
         other = guess if guesses is None else 1.0 - guess
         sides = ((value, least_value, guess, rewards), (rest, least_rest, other, 1.0 - rewards))
         for out, least, forecast, got in sides:

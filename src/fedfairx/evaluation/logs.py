@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fedfairx.agent.options import Options
-from fedfairx.agent.settings import AgentSettings, merit_from, read_value
+from fedfairx.agent.settings import StoredSettings, merit_from, read_value
 from fedfairx.core.merit import Merit
 from fedfairx.core.slates import ONE
 from fedfairx.errors import InvalidInput, StateError, needs, require
@@ -92,7 +92,7 @@ def _database(place: str, agent: str | None, merit: Merit | None) -> DecisionLog
         log = Log(database)
         stored = _chosen(read_agents(log), agent)
         gone = Journal(log, stored.number).amendments().gone()
-    settings = read_value(stored.settings | {"name": stored.name}, AgentSettings, "agent")
+    settings = read_value(stored.settings | {"name": stored.name}, StoredSettings, "agent")
     own = merit_from(settings.merit, merit)
     return DecisionLog(_stored(place, stored.number), settings.options(own), gone)
 

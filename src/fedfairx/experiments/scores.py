@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from fedfairx.evaluation.estimators import Estimate as Estimate
 from fedfairx.util.arrays import Array
 from fedfairx.util.formatting import half_width as half_width  # what experiments show is made of these
 from fedfairx.util.formatting import number as number
@@ -22,22 +23,6 @@ CRITERION = (
     f"a ratio agrees when it is within a factor {NEAR:g} of the paper's, or the paper's lies inside our 95 % "
     "interval"
 )
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean with its 95 % interval.
-
-    >>> Estimate(0.5, 0.4, 0.6)
-    Estimate(value=0.5, low=0.4, high=0.6)
-    """
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{number(self.value)} [{number(self.low)}, {number(self.high)}]"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.options import SharedOptions
-from fedfairx.agent.settings import AgentSettings
+from fedfairx.agent.settings import StoredSettings
 from fedfairx.agent.warm import is_warm, warm
 from fedfairx.errors import InvalidInput, require
 from fedfairx.features import features_of
@@ -27,7 +27,7 @@ from fedfairx.storage.agents import read_feature_schema, store_feature_schema
 from fedfairx.storage.leases import Leases
 
 #: Settings that are arguments of `Agent.open`: options that an agent stores, and how it is run.
-KEPT = {item.name for item in fields(SharedOptions)} & {item.name for item in fields(AgentSettings)}
+KEPT = {item.name for item in fields(SharedOptions)} & {item.name for item in fields(StoredSettings)}
 KEPT |= {"actions", "name", "window", "default_reward"}
 
 

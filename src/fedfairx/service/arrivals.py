@@ -87,8 +87,7 @@ class Arrivals:
         return self.table
 
     def _tabulate(self, age: float | None, going_on: str = "") -> ArrivalTable:
-        found = () if self._test is None else self._test.found()
-        alarms = {(each.kind, each.name): each for each in found}
+        alarms = {} if self._test is None else {(each.kind, each.name): each for each in self._test.found()}
         actions, groups = (
             tuple(
                 row.shown(alarms.get((kind, name))) for name, row in self._rows[kind].items() if row.decisions

@@ -25,7 +25,7 @@ class Busy(StorageUnavailable):
     """Another process is writing."""
 
 
-class Known(NamedTuple):
+class LastRow(NamedTuple):
     """The row that this process wrote last, or read last at the end of the log.
 
     A copy of the database that has this row has all that was written before it. `where` finds it by number
@@ -37,7 +37,7 @@ class Known(NamedTuple):
     end: int
 
 
-def is_there(ask: Ask, last: Known) -> bool:
+def is_there(ask: Ask, last: LastRow) -> bool:
     """Whether a database has a row that it must have, unless it is an older copy or another database."""
     return ask(f"SELECT COUNT(*) FROM {last.where}", last.values) == [(1,)]
 
@@ -53,7 +53,7 @@ class Database(Protocol):
     """
 
     #: What must be there still whenever something is written; set by the log.
-    known: Known | None
+    last_row: LastRow | None
     #: Why this process must not use the database any more; empty as long as it may.
     ended: str
     #: Where processes share the database: seconds that this one has waited for its write lock, and had it.
@@ -89,8 +89,8 @@ class Database(Protocol):
         """Nanoseconds since 1970; where processes share a database, the server's when `begin` returned."""
         ...
 
-    def check_known(self) -> None:
-        """Raise `OlderCopy` unless what is `known` is there; `begin` and `insert` do so too."""
+    def check_last_row(self) -> None:
+        """Raise `OlderCopy` unless what is `last_row` is there; `begin` and `insert` do so too."""
         ...
 
     def begin(self, *, briefly: bool = False, question: str = "") -> list[Row]:

@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fedfairx.errors import OlderCopy, OutcomeUnknown, StateError, StorageError, StorageUnavailable, needs
-from fedfairx.storage.database import Access, Known, Row, damaged, is_there
+from fedfairx.storage.database import Access, LastRow, Row, damaged, is_there
 from fedfairx.util.fork_safety import watch
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class PostgresDatabase:
     """A `Database` in the schema that the address selects; use a separate schema for each database."""
 
     local = False
-    known: Known | None = None
+    last_row: LastRow | None = None
     ended = ""
     waited = held = 0.0
     unmark = "DROP TABLE older_copy"
@@ -143,7 +143,7 @@ class PostgresDatabase:
         if holder is not None:
             who = f" by process {holder[0]} on {holder[1]} since {holder[2]}"
         if self._locked and free:
-            self._check_known(connection)
+            self._check_last_row(connection)
         if self._locked and holder != (self._seen if self.shared else self._holder):
             raise self._end(
                 f"{self.place} was locked{who} while this process had lost its connection, so what it has in "
@@ -175,16 +175,16 @@ class PostgresDatabase:
             connection.execute("COMMIT")
         self._seen, self._locked = holder, True
 
-    def _check_known(self, connection: psycopg.Connection[Row]) -> None:
+    def _check_last_row(self, connection: psycopg.Connection[Row]) -> None:
         """Refuse a database in which what this process knows is missing."""
 
         def ask(question: str, values: Sequence[Any]) -> list[Row]:
             return connection.execute(_marks(question), values).fetchall()
 
-        if self.known is not None and not is_there(ask, self.known):
-            raise self._older_copy(connection, self.known)
+        if self.last_row is not None and not is_there(ask, self.last_row):
+            raise self._older_copy(connection, self.last_row)
 
-    def _older_copy(self, connection: psycopg.Connection[Row], last: Known) -> OlderCopy:
+    def _older_copy(self, connection: psycopg.Connection[Row], last: LastRow) -> OlderCopy:
         """The error of an older copy; one that has a private agent is marked, so that it stays closed."""
         connection.execute("ROLLBACK")
         done = "written or read" if self.shared else "written"
@@ -219,9 +219,9 @@ class PostgresDatabase:
     def leave_mark(self, mark: dict[str, Any]) -> None:
         """Do nothing: there is no place outside of the database, and within it a copy has its own mark."""
 
-    def check_known(self) -> None:
+    def check_last_row(self) -> None:
         with self._translated():
-            self._check_known(self._connected())
+            self._check_last_row(self._connected())
 
     def overwrite_deleted(self) -> None:
         """Do nothing: the server's autovacuum makes room of dead rows, in its own time."""
@@ -234,7 +234,7 @@ class PostgresDatabase:
                     answer = self._begin_shared(connection, question)
                 else:
                     connection.execute("BEGIN")
-                    self._check_known(connection)
+                    self._check_last_row(connection)
                     answer = connection.execute(_marks(question)).fetchall() if question else []
             except self._psycopg.Error as error:
                 self.rollback()
@@ -246,7 +246,7 @@ class PostgresDatabase:
 
     def _begin_shared(self, connection: psycopg.Connection[Row], question: str) -> list[Row]:
         """Wait for the write lock, and ask all that is asked then, in one round trip."""
-        last, statements, began = self.known, [_BEGIN_SHARED], time.monotonic()
+        last, statements, began = self.last_row, [_BEGIN_SHARED], time.monotonic()
         if last is not None:
             statements.append(f"SELECT COUNT(*) FROM {last.where}")
         if question:
@@ -313,7 +313,7 @@ class PostgresDatabase:
             self._insert_last(statement, row)
             return
         with self._translated():
-            connection, last = self._outside(), self.known
+            connection, last = self._outside(), self.last_row
             if last is not None:  # in the same statement, which is undone by a division by zero
                 statement = f"{statement} RETURNING 1 / (SELECT COUNT(*) FROM {last.where})"
                 row = (*row, *last.values)

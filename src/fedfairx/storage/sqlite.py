@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfairx.errors import LedgerMismatch, PrivacyError, StateError, StorageError, StorageUnavailable
-from fedfairx.storage.database import Access, Busy, Known, Row, damaged
+from fedfairx.storage.database import Access, Busy, LastRow, Row, damaged
 from fedfairx.util.file_lock import FileLock
 from fedfairx.util.fork_safety import watch
 from fedfairx.util.sqlite_wal import end, lacks_wal, say_open, use_wal, without_wal
@@ -48,7 +48,7 @@ class SqliteDatabase:
     shared = False
     waited = held = 0.0
     clock = staticmethod(time.time_ns)
-    known: Known | None = None
+    last_row: LastRow | None = None
     ended = ""  # a file lock is not lost as a connection is
 
     def __init__(self, path: str, *, access: Access = "own") -> None:
@@ -135,7 +135,7 @@ class SqliteDatabase:
         if self._lock is not None:
             self._lock.leave(mark)
 
-    def check_known(self) -> None:
+    def check_last_row(self) -> None:
         """Do nothing: an open file stays the same, whatever is put in its place."""
 
     def overwrite_deleted(self) -> None:

@@ -27,7 +27,7 @@ from fedfairx.errors import (
     StorageError,
     StorageUnavailable,
 )
-from fedfairx.storage.database import Database, Known, Row
+from fedfairx.storage.database import Database, LastRow, Row
 from fedfairx.storage.rows import HEAD, INSERTIONS, TABLES, Insertion
 from fedfairx.storage.seals import SALT, WITHOUT_SALT, salts
 
@@ -164,7 +164,7 @@ class Log:
         return self.database.execute(statement, values)
 
     def note_row(self, where: str, values: Row) -> None:
-        """Inside a transaction: note a row that it writes, by which it is recognised later (`Known`)."""
+        """Inside a transaction: note a row that it writes, by which it is recognised later (`LastRow`)."""
         self._newest = where, values
 
     def note_step(self, table: str, number: int, seal: bytes) -> None:
@@ -174,7 +174,7 @@ class Log:
     def _know(self) -> None:
         """After a commit: what must be in the database from now on."""
         if self._newest is not None:
-            self.database.known = Known(*self._newest, self.end)
+            self.database.last_row = LastRow(*self._newest, self.end)
             self._newest = None
 
     def _begin(self) -> None:
@@ -371,7 +371,7 @@ class Log:
         self._stale = False
         self.heads.clear()
         try:
-            self.database.check_known()
+            self.database.check_last_row()
             self._read_end()
             for restore in self.restorers:
                 restore()

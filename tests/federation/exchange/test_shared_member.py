@@ -230,7 +230,7 @@ def test_a_release_that_may_not_be_stored_is_not_sent(
             raise StorageUnavailable("away")
 
         with monkeypatch.context() as patched:
-            for name in ("commit", "check_known"):
+            for name in ("commit", "check_last_row"):
                 patched.setattr(database, name, away)
             with pytest.raises(StorageUnavailable, match="away"):
                 agent.release()

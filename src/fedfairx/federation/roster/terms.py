@@ -26,7 +26,7 @@ from fedfairx.agent.half_life import HalfLife
 from fedfairx.agent.options import PLAIN, SECURE, Keywords, Options, described
 from fedfairx.agent.reward_limits import RewardLimits
 from fedfairx.agent.schedules import SCHEDULES, Plan, Schedule
-from fedfairx.agent.settings import AgentSettings, describe_merit, floats, merit_from, read_value
+from fedfairx.agent.settings import StoredSettings, describe_merit, floats, merit_from, read_value
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Custom, Merit
 from fedfairx.core.partners import ALIKE, DIFFER
@@ -312,7 +312,7 @@ class Terms:
         if self.secure:
             self._require_agreed("partners", partners, options.partners)
             partners = options.partners
-        stored = {item.name for item in dataclasses.fields(AgentSettings)}
+        stored = {item.name for item in dataclasses.fields(StoredSettings)}
         values = {name: value for name, value in vars(options).items() if name in stored}
         values |= {"reward_range": options.reward_range or (-limit, limit), "half_life": half_life}
         return Options(**values | {"partners": ALIKE if options.optimistic else partners or DIFFER})
