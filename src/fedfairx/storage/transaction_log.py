@@ -342,12 +342,13 @@ class Log:
     def _flush(self) -> None:
         alone = not self._begun or (self.database.shared and any(self.rows.values()))
         if self.written == 1 and alone and not self.latest:  # one row, as most often
-            for (table, statement), rows in self.rows.items():
+            for insertion, rows in self.rows.items():
                 if rows:
-                    (row,) = rows
-                    self.database.insert(statement, row, briefly=self._briefly)
-                    self.note_step(table, row[0], row[-1])
+                    row = rows[0]
+                    self.database.insert(insertion.statement, row, briefly=self._briefly)
+                    self.note_step(insertion.table, row[0], row[-1])
                     self._last = row[0]
+                    break
             self.end = self.numbers.next
             self._know()
             return
@@ -361,7 +362,8 @@ class Log:
 
     def _empty(self) -> None:
         for rows in self.rows.values():
-            rows.clear()
+            if rows:
+                rows.clear()
         self.ended.clear()
         self.keys.clear()
         self.latest.clear()
