@@ -43,7 +43,8 @@ MAY_IMPORT = {
     | {"evaluation", "service"},
     "client": BASE,
     "experiments": BASE
-    | {"lanes", "core", "theory", "features", "privacy", "agent", "federation", "simulation", "experiments"},
+    | {"lanes", "core", "theory", "features", "privacy", "agent", "evaluation", "federation", "simulation"}
+    | {"experiments"},
 }
 #: Where alone a package may be imported: a folder or a file.
 ONLY_IN = {

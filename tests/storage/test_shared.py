@@ -946,7 +946,7 @@ def test_two_may_mark_an_older_copy_at_once(postgres: Any, address: str) -> None
         other.commit()
         other.execute(postgres_module._TAKE)
         other.execute("CREATE TABLE older_copy (mark TEXT)")
-        noticed = pool.submit(agent.journal.log.database.check_known)
+        noticed = pool.submit(agent.journal.log.database.check_last_row)
         until(lambda: postgres.ask(waiting))
         other.commit()
         assert isinstance(noticed.exception(), OlderCopy)
