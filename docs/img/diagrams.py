@@ -40,8 +40,8 @@ PLACES = {
     "federation": (610, 170),
     "simulation": (610, 280),
     "service": (730, 60),
-    "audit": (730, 170),
-    "experiments": (730, 280),
+    "audit": (730, 280),
+    "experiments": (730, 170),
     "client": (70, 60),
 }
 
