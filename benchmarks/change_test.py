@@ -54,7 +54,7 @@ def world(
     test, batch, alarm = ChangeTest(0.5, separate=not features), batch_of(size), None
     for at in range(0, rounds - batch + 1, batch):
         test.add(contexts[at : at + batch], rewards[at : at + batch])
-        if test.found.alarm:
+        if test.change.alarm:
             alarm = at + batch
             break
     return alarm, [once(contexts[: BEFORE + more], rewards[: BEFORE + more]) for more in AFTER]

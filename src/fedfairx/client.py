@@ -196,8 +196,8 @@ class AsyncClient:
 
         requests: for each a mapping with the arguments of `decide`, or what that takes as its first one.
         """
-        asked: list[Any] = [each if _is_request(each) else {"contexts": each} for each in requests]
-        body = {"decisions": [await self._request(**each) for each in asked]}
+        arguments: list[Any] = [each if _is_request(each) else {"contexts": each} for each in requests]
+        body = {"decisions": [await self._request(**each) for each in arguments]}
         answer = await self._ask("POST", "/v1/decisions/batch", body, key or str(uuid.uuid4()))
         return [_decision(one) for one in answer["decisions"]]
 

@@ -73,7 +73,7 @@ def test_moments_weigh_a_half_a_sixth_a_twelfth() -> None:
         logs = [float(log_evidence(sums(slice(s)), sums(slice(s, now)), 0.25)[0]) for s in range(1, now)]
         terms = [math.exp(log) / (s * (s + 1)) for s, log in enumerate(logs, 1)]
         largest = max(largest, sum(terms))
-        assert test.found.evidence == pytest.approx(largest, rel=1e-7)
+        assert test.change.evidence == pytest.approx(largest, rel=1e-7)
 
 
 def test_a_change_of_one_action_has_half_of_the_weight() -> None:
@@ -114,7 +114,7 @@ def test_one_of_many_actions_is_noticed() -> None:
             theta[0] = 0.8 if batch < 20 else 0.3
             xs = np.eye(20)[rng.integers(20, size=100)]
             test.add(xs, bernoulli(rng, xs, theta))
-        found.append(test.found.alarm)
+        found.append(test.change.alarm)
     assert sum(found) >= 8
 
 
@@ -129,10 +129,10 @@ def test_coordinates_apart_are_the_same_as_together(monkeypatch: pytest.MonkeyPa
         )
         for test in (one, other):
             test.add(xs, ys)
-        assert one.found.evidence == pytest.approx(other.found.evidence, rel=1e-6)
-        assert (one.found.rewards, one.found.before) == (other.found.rewards, other.found.before)
-    assert one.found.alarm
-    assert 160 <= one.found.before <= 320
+        assert one.change.evidence == pytest.approx(other.change.evidence, rel=1e-6)
+        assert (one.change.rewards, one.change.before) == (other.change.rewards, other.change.before)
+    assert one.change.alarm
+    assert 160 <= one.change.before <= 320
 
 
 def test_an_action_that_comes_later_is_no_change() -> None:
@@ -141,8 +141,8 @@ def test_an_action_that_comes_later_is_no_change() -> None:
         known = 2 if batch < 20 else 3
         xs = np.eye(known)[rng.integers(known, size=100)]
         test.add(xs, bernoulli(rng, xs, chances[:known]))
-    assert test.found.rewards == 4000
-    assert test.found.evidence < 1
+    assert test.change.rewards == 4000
+    assert test.change.evidence < 1
 
 
 @pytest.mark.long
@@ -154,8 +154,8 @@ def test_columns_that_come_later_were_zero_before() -> None:
         rewards = bernoulli(rng, contexts, np.array([0.2, 0.8, 0.5]))
         grown.add(contexts[:, : 2 + batch // 3], rewards)
         whole.add(contexts, rewards)
-    assert (grown.found.rewards, whole.found.rewards) == (300, 300)
-    assert grown.found.evidence == pytest.approx(whole.found.evidence, rel=1e-6)
+    assert (grown.change.rewards, whole.change.rewards) == (300, 300)
+    assert grown.change.evidence == pytest.approx(whole.change.evidence, rel=1e-6)
 
 
 @pytest.mark.long
@@ -177,8 +177,8 @@ def test_it_hardly_ever_alarms_where_nothing_changes(separate: bool) -> None:
             ys = xs @ theta + 0.5 * rng.normal(size=40)
             chosen += np.maximum(xs.T @ ys, 0.0)  # the more reward, the more often
             test.add(xs, ys)
-        alarms += test.found.alarm
-        largest.append(test.found.evidence)
+        alarms += test.change.alarm
+        largest.append(test.change.evidence)
     assert alarms <= 5
     assert np.mean(largest) > 0  # it is no constant
 
@@ -193,12 +193,12 @@ def test_it_notices_when_the_parameter_turns(after: int, separate: bool) -> None
         if not separate:
             xs = 0.5 * xs + 0.5 * rng.random((100, 2))
         test.add(xs, bernoulli(rng, xs, theta if batch < after else theta[::-1]))
-        if test.found.alarm and noticed is None:
+        if test.change.alarm and noticed is None:
             noticed = batch
     assert noticed is not None
     assert after <= noticed <= after + (3 if separate else 6)
-    assert abs(test.found.before - 100 * after) <= 100 * after / 4
-    assert "Rewards contradict a model that never changes, by more than 1 000 000 000 : 1" in str(test.found)
+    assert abs(test.change.before - 100 * after) <= 100 * after / 4
+    assert "Rewards contradict a model that never changes, by more than 1 000 000 000 : 1" in str(test.change)
 
 
 def test_an_alarm_stays() -> None:
@@ -207,9 +207,9 @@ def test_an_alarm_stays() -> None:
         xs = np.ones((100, 1))
         test.add(xs, bernoulli(rng, xs, np.array([0.2 if batch % 20 < 10 else 0.8])))
         if batch == 14:
-            assert test.found.alarm
-            assert test.found.before == 1000
-    assert test.found.alarm
+            assert test.change.alarm
+            assert test.change.before == 1000
+    assert test.change.alarm
 
 
 def test_old_moments_are_looked_at_the_less_the_older_they_are() -> None:
@@ -227,7 +227,7 @@ def test_too_many_features_are_left_alone() -> None:
     test = ChangeTest(0.5)
     for _ in range(3):
         test.add(np.ones((2, MOST_FEATURES + 1)), np.ones(2))
-    assert test.found == Change()
+    assert test.change == Change()
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_a_change_is_noticed_and_still_known_after_a_restart(place: str) -> None
         )
     with asking(place, actions="ann,ben") as client:
         found = looked(client)
-        assert found["evidence"] == float(f"{test.found.evidence:.3g}")
+        assert found["evidence"] == float(f"{test.change.evidence:.3g}")
         assert (found["alarm"], found["rewards"]) == (False, 600)
         assert f"<dt>Change</dt><dd>{found['statement']}</dd>" in client.get("/").text
         assert "Merit may have changed" not in client.get("/").text

@@ -1119,8 +1119,8 @@ class Agent:
             journal.log.settle()
             more = {self._number(each) for each in decisions}
             blank: list[int] = []
-            gone: list[OutcomeRow] = []
-            learnt: list[StoredReward] = []
+            outcomes: list[OutcomeRow] = []
+            rewards: list[StoredReward] = []
             withdrawn = shared = 0
             for number in sorted({*erasure.decisions_of(journal, whose), *more}):
                 if number in self._pending:
@@ -1128,29 +1128,29 @@ class Agent:
                     self._end(waiting, dict.fromkeys(waiting.waiting), WITHDRAWN)
                     journal.log.settle()
                     withdrawn += 1
-                ended = journal.outcomes(number)
+                rows = journal.outcomes(number)
                 (decision,) = journal.decided([number])
-                theirs = {row.slot for row in ended if row.person not in (None, whose)}
+                theirs = {row.slot for row in rows if row.person not in (None, whose)}
                 if theirs and number not in more:
-                    ended = [row for row in ended if row.slot not in theirs]
+                    rows = [row for row in rows if row.slot not in theirs]
                     shared += 1
                 else:
                     blank.append(number)
-                gone += ended
-                for row in ended:
+                outcomes += rows
+                for row in rows:
                     own = row.slot > 0 or decision.weights is ONE  # and not the sum of its slots
                     if row.status == REWARDED and not row.turn and own:
                         reward = replacement.stored_reward(journal, decision, max(row.slot - 1, 0))
-                        learnt += [] if reward is None else [reward]
-            if not gone and not blank:
+                        rewards += [] if reward is None else [reward]
+            if not outcomes and not blank:
                 return Deletion(private=self.private)
-            return self._delete(blank, gone, learnt, withdrawn, shared)
+            return self._delete(blank, outcomes, rewards, withdrawn, shared)
 
     def _delete(
         self,
         blank: list[int],
-        gone: list[OutcomeRow],
-        learnt: list[StoredReward],
+        outcomes: list[OutcomeRow],
+        rewards: list[StoredReward],
         withdrawn: int,
         shared: int,
     ) -> Deletion:
@@ -1158,23 +1158,23 @@ class Agent:
         store = self._stored()
         journal = store.journal
         if self.private:
-            sent = sum(not reward.decision.arms or not self._amend(reward, None) for reward in learnt)
+            sent = sum(not reward.decision.arms or not self._amend(reward, None) for reward in rewards)
         else:
-            sent = sum(replacement.sealed_by(journal, reward.first) is not None for reward in learnt)
-        erasure.delete_rows(journal, blank, gone)
+            sent = sum(replacement.sealed_by(journal, reward.first) is not None for reward in rewards)
+        erasure.delete_rows(journal, blank, outcomes)
         store.snapshot_due = True  # and what was deleted is overwritten
         journal.log.settle()
-        for number in sorted({row.decision for row in gone} - {*blank}):
+        for number in sorted({row.decision for row in outcomes} - {*blank}):
             replacement.sum_again(journal, number)
         reach = journal.snapshot_numbers()[0]
-        again = [reward.first.seq for reward in learnt if reward.first.seq >= reach]
+        again = [reward.first.seq for reward in rewards if reward.first.seq >= reach]
         release = self._rebuild(store, min(again)) if again else None
         return Deletion(
             decisions=len(blank),
-            rewards=len(learnt),
+            rewards=len(rewards),
             withdrawn=withdrawn,
             shared=shared,
-            remaining=0 if self.decide_from == "released" else len(learnt) - len(again),
+            remaining=0 if self.decide_from == "released" else len(rewards) - len(again),
             sent=sent,
             private=self.private,
             release=release,

@@ -80,10 +80,10 @@ def merit_from(values: Mapping[str, Any], merit: Merit | None = None) -> Merit:
         return merit
     if kind not in _MERITS:
         raise StateError(f"merit.kind must be one of {', '.join([*_MERITS, CUSTOM])}, got {kind!r}")
-    stored = read_value(values, _MERITS[kind], "merit")
-    if merit is not None and merit != stored:
-        raise StateError(f"merit is in the file, and it is {stored}: leave merit out")
-    return stored
+    own = read_value(values, _MERITS[kind], "merit")
+    if merit is not None and merit != own:
+        raise StateError(f"merit is in the file, and it is {own}: leave merit out")
+    return own
 
 
 # --- settings ---------------------------------------------------------------------------------------------

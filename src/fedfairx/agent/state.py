@@ -132,8 +132,8 @@ class PendingDecision:
         )
         for rows in (self.shown, self.drawn):
             possible = possible and len(rows) == len(set(rows)) == slots and set(rows) <= set(range(arms))
-        ended = {slot for slot, *_ in self.outcomes}
-        if not (possible and ended < set(range(slots))):
+        complete = {slot for slot, *_ in self.outcomes}
+        if not (possible and complete < set(range(slots))):
             raise StateError("pending holds a decision that this agent can't have made")
         try:
             weights = as_weights(self.weights)

@@ -116,8 +116,8 @@ class AuditedConfig:
         """Number of rows in what is seen: a total without those of the colluding members, or one release."""
         if not self.rows:
             return 1
-        asked = self.options.colluding
-        return self.agents - (default_colluding(self.agents) if asked is None else asked)
+        colluding = self.options.colluding
+        return self.agents - (default_colluding(self.agents) if colluding is None else colluding)
 
     @property
     def own_sd(self) -> float:

@@ -86,31 +86,31 @@ class Init(Verb):
         from fedfairx.federation.roster.rounds import Rounds
         from fedfairx.federation.roster.terms import Terms
 
-        asked: dict[str, Any] = {**DEFAULTS, **self.options}
+        values: dict[str, Any] = {**DEFAULTS, **self.options}
         features, shared, products, norm = (
-            asked.pop(name, None) for name in ("features", "shared", "products", "context_norm")
+            values.pop(name, None) for name in ("features", "shared", "products", "context_norm")
         )
-        if asked.get("aggregation") != SECURE:
+        if values.get("aggregation") != SECURE:
             for name in ("first_round", "round_ratio", "round_count", "begin"):
                 value, default = getattr(self, name), getattr(Init, name)
                 option = f"--{name.replace('_', '-')}"
                 require(value == default, option, f"is for --aggregation {SECURE}", value, "leave it out")
         else:
-            rounds = asked["rounds"] = Rounds(
+            rounds = values["rounds"] = Rounds(
                 begin=int(time.time()) if self.begin is None else self.begin,
                 first=self.first_round,
                 ratio=self.round_ratio,
                 count=self.round_count,
             )
             _require_to_come(rounds, self.begin)
-        if not algorithm(asked["algorithm"]).private and "epsilon" not in self.options:
-            del asked["epsilon"]
+        if not algorithm(values["algorithm"]).private and "epsilon" not in self.options:
+            del values["epsilon"]
         if features:
             products = () if products == ("none",) else products
-            asked["schema"] = Schema(features, shared=shared or (), products=products)
+            values["schema"] = Schema(features, shared=shared or (), products=products)
         else:
-            asked.setdefault("dimension", 5)
-        terms = Terms(agents=agents, **asked)
+            values.setdefault("dimension", 5)
+        terms = Terms(agents=agents, **values)
         if norm is None:
             return terms
         bounds = replace(terms.bounds, context_norm=norm)
@@ -192,7 +192,7 @@ def _expectations(terms: Terms) -> Iterator[str]:
     simulated = terms.bounds.slots == ONE  # gains were not simulated for several slots
     if chosen.name not in ("priv-fairx-bayes", "fed-fairx-bayes") or not simulated:
         return
-    asked: dict[str, Any] = {
+    case: dict[str, Any] = {
         "members": terms.agents,
         "horizon": terms.horizon,
         "epsilon": terms.options.epsilon,
@@ -201,9 +201,9 @@ def _expectations(terms: Terms) -> Iterator[str]:
         "share": terms.share,
     }
     if terms.secure:  # all members decide alike
-        gain, strict = expected_gain(**asked, decide_from=str(chosen.decide_from)), None
+        gain, strict = expected_gain(**case, decide_from=str(chosen.decide_from)), None
     else:
-        gain, strict = expected_gain(**asked), expected_gain(**asked, decide_from="released")
+        gain, strict = expected_gain(**case), expected_gain(**case, decide_from="released")
     if gain is None:
         return
     yield gain.sentence

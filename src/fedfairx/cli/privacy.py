@@ -142,7 +142,7 @@ def calculate(args: PrivacyVerb) -> dict[str, Any]:
         warnings.append(
             "this schedule's timing depends on the data: NOT private end to end, whatever the noise"
         )
-    asked: dict[str, Any] = {
+    case: dict[str, Any] = {
         "horizon": args.horizon,
         "epsilon": budget.epsilon,
         "delta": delta,
@@ -150,7 +150,7 @@ def calculate(args: PrivacyVerb) -> dict[str, Any]:
     }
     gain = None
     if bounds.slots == ONE:  # gains were not simulated for several slots
-        gain = expected_gain(members=args.agents, decide_from=budget.decide_from, share=budget.share, **asked)
+        gain = expected_gain(members=args.agents, decide_from=budget.decide_from, share=budget.share, **case)
     if gain is not None and gain.warning is not None:
         warnings.append(gain.warning)
     return {
@@ -159,7 +159,7 @@ def calculate(args: PrivacyVerb) -> dict[str, Any]:
         "schedule": args.schedule,
         "releases": budget.releases,
         "mu": mu_for(budget.epsilon, delta),
-        **asked,
+        **case,
         "adjacency": bounds.adjacency,
         "context_norm": bounds.context_norm,
         "reward": bounds.reward,

@@ -134,10 +134,10 @@ def perform(values: dict[str, dict[str, Any]]) -> dict[str, Result]:
     from fedfairx.simulation.compare import baselines
 
     scenario, options, running = prepare(values)
-    asked: dict[str, Any] = {"seeds": running.seeds, "workers": running.workers, "points": running.points}
-    result = simulate(scenario, options=options, exposure=running.exposure, **asked)
+    keywords: dict[str, Any] = {"seeds": running.seeds, "workers": running.workers, "points": running.points}
+    result = simulate(scenario, options=options, exposure=running.exposure, **keywords)
     beside = baselines(options) if running.baselines else {}
-    others = {name: simulate(scenario, options=each, **asked) for name, each in beside.items()}
+    others = {name: simulate(scenario, options=each, **keywords) for name, each in beside.items()}
     return {result.algorithm: result, **others}
 
 

@@ -51,8 +51,8 @@ class Evaluation:
 
     >>> from fedfairx import Logged
     >>> log = [Logged([0.5, 0.5], t % 2, names=["ann", "ben"], reward=t % 2) for t in range(2000)]
-    >>> found = evaluate(log, "uniform")
-    >>> found.decisions, round(found["uniform"].gain.value, 2)
+    >>> evaluation = evaluate(log, "uniform")
+    >>> evaluation.decisions, round(evaluation["uniform"].gain.value, 2)
     (2000, 0.0)
     """
 
@@ -149,14 +149,14 @@ def evaluate(
 
     >>> from fedfairx import Logged
     >>> log = [Logged([0.5, 0.5], t % 2, names=["ann", "ben"], reward=t % 2) for t in range(2000)]
-    >>> found = evaluate(log, {"all to ben": lambda names: [0.0, 1.0]})
-    >>> round(found["all to ben"].reward.value, 2)
+    >>> evaluation = evaluate(log, {"all to ben": lambda names: [0.0, 1.0]})
+    >>> round(evaluation["all to ben"].reward.value, 2)
     1.0
     """
     require(0 < error < 1, "error", "must be in (0, 1)", error)
     decision_log = read_log(log, agent=agent, merit=merit)
-    options, asked = decision_log.options, named(policies)
-    require(LOGGED not in asked, "policies", f"must not be called {LOGGED!r}, which is there anyway", LOGGED)
+    options, others = decision_log.options, named(policies)
+    require(LOGGED not in others, "policies", f"must not be called {LOGGED!r}, which is there anyway", LOGGED)
     stated = reward_range or (None if options is None else options.reward_range)
     ends = stated or (0.0, 1.0)
     measure = merit or (None if options is None else options.merit) or Exponential.for_range(*ends)
@@ -165,7 +165,7 @@ def evaluate(
     decisions, left_out = _complete(sorted_log, ends)
     guesses = guesses_of(decisions.blocks, decisions.scale)
     all_shares = {LOGGED: [block.policy for block in decisions.blocks]}
-    for name, policy in asked.items():
+    for name, policy in others.items():
         if isinstance(policy, Options) and policy.reward_range is None:
             policy = replace(policy, reward_range=stated)
         all_shares[name] = shares_of(policy, decisions)
@@ -187,7 +187,7 @@ def evaluate(
     if not draws.as_the_policy_said:
         text = "the log's actions were not drawn as its policy says, so no weight can be trusted"
         values = {name: each if name == LOGGED else _refuse(each, text) for name, each in values.items()}
-    replayed = any(isinstance(each, Options) for each in asked.values())
+    replayed = any(isinstance(each, Options) for each in others.values())
     return Evaluation(values, len(decisions), left_out, draws, error, measure, replayed, decision_log.gone)
 
 

@@ -92,7 +92,7 @@ class ChangeTest:
     """
 
     def __init__(self, noise_sd: float, *, separate: bool = False) -> None:
-        self.found = Change()
+        self.change = Change()
         self._variance = noise_sd**2
         self._separate = separate
         self._total: Stretch | None = None
@@ -113,13 +113,13 @@ class ChangeTest:
                 for at, (count, sums) in self._moments.items()
                 if _looked_at(at, self._batches + 1)
             }
-            self._moments[self._batches] = self.found.rewards, self._total
+            self._moments[self._batches] = self.change.rewards, self._total
             batch = Stretch(*(old + new for old, new in zip(self._total, batch, strict=True)))
         else:
             self._first = batch.moment.shape[1]
         self._total = batch
         self._batches += 1
-        self._look(self.found.rewards + rewards.size)
+        self._look(self.change.rewards + rewards.size)
 
     def _sums(self, contexts: Array, rewards: Array) -> Stretch:
         if self._separate:
@@ -138,7 +138,7 @@ class ChangeTest:
         )
 
     def _look(self, rewards: int) -> None:
-        before = self.found.before
+        before = self.change.before
         if self._moments:
             assert self._total is not None
             counts, sums = zip(*self._moments.values(), strict=True)
@@ -151,7 +151,7 @@ class ChangeTest:
             if whole > self._largest:
                 self._largest, before = whole, counts[int(logs.argmax())]
         evidence = _SHOWN if self._largest >= math.log(_SHOWN) else math.exp(self._largest)
-        self.found = Change(evidence, rewards, before)
+        self.change = Change(evidence, rewards, before)
 
 
 def _looked_at(at: int, now: int) -> bool:

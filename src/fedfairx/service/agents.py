@@ -62,7 +62,7 @@ class Agents:
         if self._settings.given & {*OF_AGENT, "name", "federation"} - {"window"}:  # it is of all agents
             self._default = self._open_own()
         else:
-            for name in [name for name, row in self.rows.items() if row.made][:1]:
+            for name in [name for name, row in self.rows.items() if row.exists][:1]:
                 self._open(name)
             if not self.open:  # the first request must not wait until code is loaded or compiled
                 warm(Agent(1))
@@ -141,7 +141,7 @@ class Agents:
         served = open_served(settings, write_queue=self._write_queue, metrics=metrics, leases=self._leases)
         served.archived = row.archived is not None
         self.open[name], self.metrics[name] = served, metrics
-        self.rows[name] = row._replace(made=True)
+        self.rows[name] = row._replace(exists=True)
         self._default = self._default or served
         return served
 
@@ -215,7 +215,7 @@ class Agents:
         """Take over what processes that share the database have made, archived or run otherwise."""
         async with self._changing:
             await self._look()
-            first = next((name for name, row in self.rows.items() if row.made), None)
+            first = next((name for name, row in self.rows.items() if row.exists), None)
             if self._own is None and first is not None and self.default_name != first:
                 self._default = self.open.get(first) or await self._open_now(first)
 
@@ -277,7 +277,7 @@ class Agents:
 
     async def _make(self, name: str, values: dict[str, Any]) -> None:
         row = self.rows.get(name)
-        if row is not None and row.made:
+        if row is not None and row.exists:
             row = await self._run_with(name, row, values)
             if row.archived:
                 await self._set_archived(name, row, archived=False)
@@ -285,7 +285,7 @@ class Agents:
         self._asked(name, values)
         await self._make_room()
         await self._write_queue.do(self._log, lambda log: self._store(log, name, values))
-        self.rows[name] = ServedRow(values, made=False)
+        self.rows[name] = ServedRow(values, exists=False)
         try:
             await self._open_now(name)
         except (InvalidInput, PrivacyError):
@@ -303,25 +303,25 @@ class Agents:
         return for_agent(self._settings, name, values, federation=folder)
 
     async def _run_with(self, name: str, row: ServedRow, values: dict[str, Any]) -> ServedRow:
-        """Run an agent with these settings from now on; refuse those that it has learnt by others than."""
+        """Run an agent with these settings from now on; refuse to change what it has learnt by."""
         if row.settings is None:
             if values:
                 text = f"It was made without a request: {min(values)} must be left out, like all settings."
                 raise ProblemError("agent-exists", text)
             return row
         folder = self._folders.get(name, "")
-        there, asked = (
+        before, after = (
             for_agent(self._settings, name, options, federation=folder) for options in (row.settings, values)
         )
-        changed = [key for key in sorted(OF_AGENT) if getattr(there, key) != getattr(asked, key)]
+        changed = [key for key in sorted(OF_AGENT) if getattr(before, key) != getattr(after, key)]
         for key in changed:
             if key not in OF_RUNNING:
-                one, two = getattr(there, key), getattr(asked, key)
+                one, two = getattr(before, key), getattr(after, key)
                 raise ProblemError("agent-exists", f"{key} must be what the agent has, {one!r}, got {two!r}.")
         if changed:
             served = self.open.get(name) or await self._open_now(name)
             archived = row.archived is not None
-            await served.run_with(asked, lambda log: self._store(log, name, values, archived=archived))
+            await served.run_with(after, lambda log: self._store(log, name, values, archived=archived))
             row = self.rows[name] = row._replace(settings=values)
         return row
 

@@ -239,12 +239,12 @@ def _rows(
     count, least = len(own), agent.options.minimum_share
     unsure = None if parts.by_feature is None else parts.by_feature[action]
     whole = 0.0 if parts.uncertainty is None else parts.uncertainty[action]
-    asked = np.array([*parts.features[action], *(np.zeros(count) if unsure is None else unsure), whole])
-    change: list[float | None] = [None] * asked.size
+    pieces = np.array([*parts.features[action], *(np.zeros(count) if unsure is None else unsure), whole])
+    change: list[float | None] = [None] * pieces.size
     if parts.adding and np.isfinite(parts.log_merit).all():
-        each = changes(parts.log_merit, action, asked, minimum_share=least, weights=weights)
+        each = changes(parts.log_merit, action, pieces, minimum_share=least, weights=weights)
         change = [number_or_none(one) for one in each.tolist()]
-    numbers = [number_or_none(one) for one in asked.tolist()]
+    numbers = [number_or_none(one) for one in pieces.tolist()]
     rows = [
         schemas.FeatureExplained(
             feature=name,

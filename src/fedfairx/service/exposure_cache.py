@@ -218,7 +218,7 @@ class ExposureCache:
 
     def _read_change(self) -> None:
         published = self._update_published()
-        exact = published.test.found
+        exact = published.test.change
         agent = self._agent
         many = agent.dimension > MOST_FEATURES and not agent.actions
         needed = 0 if many else batch_of(agent.dimension)

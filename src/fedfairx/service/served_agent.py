@@ -174,66 +174,69 @@ class ServedAgent:
 
         A key that was used returns its decisions again.
         """
-        features = self.features
+        if self.archived and (
+            wish is None or await self.read(lambda journal: journal.by_key(wish.key)) is None
+        ):
+            self._refuse_archived()
+        features, together = self.features, wish is None
         try:
-            return await self._decide(body, wish, batch=batch)
+            if len(body) > LONG:
+                inputs = await asyncio.to_thread(self._parse, body, features, batch=batch, together=together)
+            else:
+                inputs = self._parse(body, features, batch=batch, together=together)
+            short = not batch and self.agent.dimension <= WIDE
+            if not isinstance(inputs, PlainDecisions):
+                return await self._decide(inputs, wish, batch=batch, short=short)
+            answers = await self.write(inputs, short=short)
         except InvalidInput:
             if self.settings.replica and features.names:
                 await self.write(lambda _: None)  # which catches up
             if self.features is features:
                 raise
-        return await self._decide(body, wish, batch=batch)  # by the schema that another process has extended
-
-    async def _decide(self, body: bytes, wish: Wish | None, *, batch: bool) -> list[schemas.DecisionMade]:
-        if self.archived and (
-            wish is None or await self.read(lambda journal: journal.by_key(wish.key)) is None
-        ):
-            self._refuse_archived()
-        settings = self.settings
-        if len(body) > LONG:
-            asked = await asyncio.to_thread(self._parse, body, batch=batch, together=wish is None)
-        else:
-            asked = self._parse(body, batch=batch, together=wish is None)
-        short = not batch and self.agent.dimension <= WIDE
-        if isinstance(asked, PlainDecisions):
-            answers = await self.write(asked, short=short)
-            self._count((), answers)
-            return answers
-        keys = [None] * len(asked) if wish is None else [wish.key_of(place) for place in range(len(asked))]
-        digest = None if wish is None else wish.digest
-        try:
-            answers = await self.write(
-                lambda agent: decisions.decide(agent, asked, keys, digest, settings, batch=batch), short=short
-            )
-        except KeyTaken:
-            assert wish is not None
-            return await self.read(lambda journal: _again(journal, asked, wish))
-        except InvalidInput:
-            if wish is None or await self.read(lambda journal: journal.by_key(wish.key)) is None:
-                raise
-            return await self.read(lambda journal: _again(journal, asked, wish))  # with a retired action
-        self._count([one.encoded for one in asked if isinstance(one, DecisionInput)], answers)
+            return await self.decide(body, wish, batch=batch)  # by the schema that another process extended
+        self._count((), answers)
         return answers
 
     def _parse(
-        self, body: bytes, *, batch: bool, together: bool
+        self, body: bytes, features: FeatureTable, *, batch: bool, together: bool
     ) -> PlainDecisions | list[DecisionInput | AmongAll]:
         """Read the decisions that a body asks for; those with contexts only as one task, if `together`."""
-        settings, features, slots = self.settings, None if self.featureless else self.features, self.slots
+        settings, table, slots = self.settings, None if self.featureless else features, self.slots
         if batch:
             requests = decode(body, schemas.DecisionBatch).decisions
             self.check_work(len(requests))
         else:
             requests = [decode(body, schemas.DecisionRequest)]
-        contexts = decisions.plain_contexts(requests, features, settings, slots)
+        contexts = decisions.plain_contexts(requests, table, settings, slots)
         if contexts is not None:
             return PlainDecisions(contexts) if together else [decisions.unnamed(each) for each in contexts]
         fixed = self.fixed_slots
         return decisions.of_each(
             requests,
-            lambda one: decisions.parse_request(one, features, settings, slots, fixed=fixed),
+            lambda one: decisions.parse_request(one, table, settings, slots, fixed=fixed),
             batch=batch,
         )
+
+    async def _decide(
+        self, inputs: Sequence[DecisionInput | AmongAll], wish: Wish | None, *, batch: bool, short: bool
+    ) -> list[schemas.DecisionMade]:
+        """Make these decisions, or return those that were made under their key."""
+        keys = [None] * len(inputs) if wish is None else [wish.key_of(place) for place in range(len(inputs))]
+        digest, settings = None if wish is None else wish.digest, self.settings
+        try:
+            answers = await self.write(
+                lambda agent: decisions.decide(agent, inputs, keys, digest, settings, batch=batch),
+                short=short,
+            )
+        except KeyTaken:
+            assert wish is not None
+            return await self.read(lambda journal: _again(journal, inputs, wish))
+        except InvalidInput:
+            if wish is None or await self.read(lambda journal: journal.by_key(wish.key)) is None:
+                raise
+            return await self.read(lambda journal: _again(journal, inputs, wish))  # with a retired action
+        self._count([one.encoded for one in inputs if isinstance(one, DecisionInput)], answers)
+        return answers
 
     def _count(self, features: Iterable[Encoded | None], answers: Iterable[schemas.DecisionMade]) -> None:
         for encoded in features:
@@ -281,11 +284,11 @@ class ServedAgent:
             wanted = {identity: inputs[identity] for identity in left}
             return lambda agent: decisions.observe(agent, wanted, persons)
 
-        def lack(stored: StoredDecision) -> int:
-            rest = decisions.lacking(inputs[stored.id], stored)
+        def lack(decision: StoredDecision) -> int:
+            rest = decisions.lacking(inputs[decision.id], decision)
             if rest is None:
                 return 0
-            inputs[stored.id] = rest
+            inputs[decision.id] = rest
             return len(_outcomes(rest))
 
         left = await self._end([one.decision_id for one in rewards], observe, lack)
@@ -305,11 +308,11 @@ class ServedAgent:
         Of several slots, those that wait are withdrawn.
         """
 
-        def lack(stored: StoredDecision) -> int:
-            if stored.status == "pending":
+        def lack(decision: StoredDecision) -> int:
+            if decision.status == "pending":
                 return 1
-            if "withdrawn" not in (stored.status, *(slot.status for slot in stored.slots)):
-                raise ProblemError("conflict", f"The decision is {stored.status} already.")
+            if "withdrawn" not in (decision.status, *(slot.status for slot in decision.slots)):
+                raise ProblemError("conflict", f"The decision is {decision.status} already.")
             return 0
 
         left = await self._end(identities, lambda left: lambda agent: agent.forget_many(left), lack)
@@ -333,7 +336,7 @@ class ServedAgent:
                 await self.write(task(left), short=len(left) == 1 and self.agent.dimension <= WIDE)
                 break
             except (AlreadyObserved, UnknownDecision):
-                lacks = {stored.id: lack(stored) for stored in await self.stored(left)}
+                lacks = {decision.id: lack(decision) for decision in await self.stored(left)}
             left = [identity for identity in left if lacks[identity]]
             if sum(lacks.values()) >= before:
                 raise ProblemError("conflict", "Another request has just ended the decision.")
@@ -345,9 +348,9 @@ class ServedAgent:
         rows = await self.read(lambda journal: [journal.decision(identity) for identity in identities])
         if None in rows:
             raise ProblemError("unknown-decision", "This service made no such decision.")
-        if any(stored.gone for stored in rows if stored is not None):
+        if any(row.gone for row in rows if row is not None):
             raise ProblemError("gone", "The content of the decision was dropped or deleted.")
-        return [stored for stored in rows if stored is not None]
+        return [row for row in rows if row is not None]
 
     # --- what leaves the log -------------------------------------------------------------------------
 
@@ -448,13 +451,13 @@ def _refuse_twice(identities: Sequence[str]) -> None:
 
 
 def _again(
-    journal: Journal, asked: Sequence[DecisionInput | AmongAll], wish: Wish
+    journal: Journal, inputs: Sequence[DecisionInput | AmongAll], wish: Wish
 ) -> list[schemas.DecisionMade]:
     """The decisions made under a key, if they were for the same request."""
     answers = []
-    for place, one in enumerate(asked):
-        stored = journal.by_key(wish.key_of(place))
-        if stored is None or stored.digest != wish.digest:
+    for place, one in enumerate(inputs):
+        decision = journal.by_key(wish.key_of(place))
+        if decision is None or decision.digest != wish.digest:
             raise ProblemError("key-reused", "Another request was made under this Idempotency-Key.")
-        answers.append(decisions.answer_of_stored(one, stored))
+        answers.append(decisions.answer_of_stored(one, decision))
     return answers

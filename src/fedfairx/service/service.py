@@ -75,7 +75,7 @@ class Service:
 
     async def drop_older(self, seconds: float) -> None:
         """Drop contexts of all agents that are older than this."""
-        for name in [name for name, row in self.agents.rows.items() if row.made]:
+        for name in [name for name, row in self.agents.rows.items() if row.exists]:
             with suppress(Exception):  # the storage is unavailable: requests will say so
                 async with self.agents.using(name) as served:
                     now = time.time()

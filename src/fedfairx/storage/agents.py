@@ -113,8 +113,8 @@ def store_feature_schema(journal: Journal, schema: dict[str, Any]) -> bool:
 def adopted_schema(journal: Journal) -> dict[str, Any] | None:
     """The schema that an agent without one in its settings got later; None if features have no names."""
     rows = journal.log.database.execute("SELECT body FROM feature_schemas WHERE agent = ?", (journal.agent,))
-    stored: dict[str, Any] | None = json.loads(rows[0][0]) if rows else None
-    return stored if stored and stored["features"] else None
+    schema: dict[str, Any] | None = json.loads(rows[0][0]) if rows else None
+    return schema if schema and schema["features"] else None
 
 
 class ServedRow(NamedTuple):
@@ -122,12 +122,12 @@ class ServedRow(NamedTuple):
 
     settings: as a request gave them; None for an agent that was made otherwise.
     archived: when it was, in seconds since 1970.
-    made: whether the agent itself is in the database; a request may have been cut off before.
+    exists: whether the agent itself is in the database; a request may have been cut off before.
     """
 
     settings: dict[str, Any] | None = None
     archived: float | None = None
-    made: bool = True
+    exists: bool = True
 
 
 def read_served(log: Log) -> dict[str, ServedRow]:
@@ -144,19 +144,19 @@ def read_served(log: Log) -> dict[str, ServedRow]:
         )
     }
     served = {name: rows.get(name, ServedRow()) for name in names}
-    return served | {name: row._replace(made=False) for name, row in rows.items() if name not in served}
+    return served | {name: row._replace(exists=False) for name, row in rows.items() if name not in served}
 
 
 def is_served(log: Log, name: str, row: ServedRow | None) -> bool:
     """Inside a transaction: whether this is still what a service keeps of an agent; None for nothing."""
-    made = bool(log.database.execute("SELECT 1 FROM agents WHERE name = ?", (name,)))
+    exists = bool(log.database.execute("SELECT 1 FROM agents WHERE name = ?", (name,)))
     question = "SELECT settings, archived FROM served_agents WHERE name = ?"
     rows = log.database.execute(question, (name,))
     if row is None:
-        return not made and not rows
+        return not exists and not rows
     settings, archived = rows[0] if rows else (None, None)
-    there = None if settings is None else json.loads(settings), archived is not None, made
-    return there == (row.settings, row.archived is not None, row.made)
+    there = None if settings is None else json.loads(settings), archived is not None, exists
+    return there == (row.settings, row.archived is not None, row.exists)
 
 
 def store_served(log: Log, name: str, settings: dict[str, Any] | None, *, archived: bool = False) -> None:

@@ -164,16 +164,16 @@ def delete_rows(journal: Journal, decisions: Sequence[int], outcomes: Iterable[O
     A sum over slots whose other slots stay keeps its status.
     """
     blank_decisions(journal, decisions)
-    ended = {each.seq: each for each in outcomes}
-    for seq, each in ended.items():
-        whole = each.decision in decisions or each.slot > 0
-        status = DELETED if whole and each.status == REWARDED else each.status
+    rows = {row.seq: row for row in outcomes}
+    for seq, row in rows.items():
+        whole = row.decision in decisions or row.slot > 0
+        status = DELETED if whole and row.status == REWARDED else row.status
         journal.log.write(
             f"UPDATE outcomes SET reward = NULL, person = NULL, status = ?, seal = {WITHOUT_SALT} "
             "WHERE agent = ? AND seq = ?",
             (status, journal.agent, seq),
         )
-    journal.append(steps.Deleted(sorted((*decisions, *ended))))
+    journal.append(steps.Deleted(sorted((*decisions, *rows))))
 
 
 # --- rollbacks --------------------------------------------------------------------------------------------

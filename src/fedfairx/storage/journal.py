@@ -174,7 +174,7 @@ class Journal:
                 return
             status, total = decision.outcome
             self._append_outcome(number, status, total, None)
-        self.log.ended[number] = status
+        self.log.statuses[number] = status
 
     def append_decisions(self, decided: Sequence[Decided]) -> None:
         """Buffer decisions, whose numbers follow one another."""
@@ -242,8 +242,8 @@ class Journal:
         turn: int = 0,
     ) -> None:
         # SQLite stores no NaN and no -0.0.
-        stored = None if reward is None or reward != reward else reward or 0.0
-        row: Row = (self._next_number(), self.agent, decision, self.log.time, stored)
+        value = None if reward is None or reward != reward else reward or 0.0
+        row: Row = (self._next_number(), self.agent, decision, self.log.time, value)
         insertion = INSERT_PLAIN_OUTCOME
         if status != REWARDED or person is not None or slot or turn:
             row = (*row, status, None if person is None else str(person), slot, turn)
@@ -443,23 +443,23 @@ class Journal:
 
     def event(self, row: Row) -> Event:
         """The event of a row of `EVENT` and its seal, which is checked."""
-        stored = self._checked(EventRow(*row), seal_event)
-        if stored.kind not in steps.UNPACK:
-            raise StateError(f"{self.place} holds a step of an unknown kind, {stored.kind!r}")
+        event = self._checked(EventRow(*row), seal_event)
+        if event.kind not in steps.UNPACK:
+            raise StateError(f"{self.place} holds a step of an unknown kind, {event.kind!r}")
         try:
-            return steps.UNPACK[stored.kind](stored.content)
+            return steps.UNPACK[event.kind](event.content)
         except (MsgspecError, FedFairXError, ValueError, TypeError, IndexError) as error:
             kind = type(error).__name__  # the text might contain data
-            raise self._damaged(f"step {stored.seq} can't be read, {kind}") from None
+            raise self._damaged(f"step {event.seq} can't be read, {kind}") from None
 
     def _pages(self, question: str, since: int, table: str = "", *values: int) -> Iterator[Row]:
         where = f"{question} WHERE {table}agent = ? AND {table}seq > ? ORDER BY {table}seq LIMIT ?"
         return pages(self.log.database.execute, where, (*values, self.agent), after=since - 1)
 
     def _decided(self, row: Row) -> Entry:
-        stored = self._checked(DecisionRow(*row), self._seal_decision)
-        origin = self.prefixes.of(stored.seq) or ""
-        return Entry(stored.seq, stored.time, stored.seal, stored.decided(origin))
+        decision = self._checked(DecisionRow(*row), self._seal_decision)
+        origin = self.prefixes.of(decision.seq) or ""
+        return Entry(decision.seq, decision.time, decision.seal, decision.decided(origin))
 
     def _outcomes(self, rows: Iterable[Row]) -> Iterator[Entry]:
         """The outcomes of rows of `_OUTCOMES` that follow one another."""
@@ -512,15 +512,15 @@ class Journal:
 
     def status_of(self, number: int) -> str | None:
         """The status of a decision, as of the open transaction; None if there is no such decision."""
-        if number in self.log.ended:
-            return self.log.ended[number]
+        if number in self.log.statuses:
+            return self.log.statuses[number]
         execute = self.log.database.execute
         where = "decision = ? AND agent = ? AND slot = 0"
-        ended = execute(f"SELECT status FROM outcomes WHERE {where}", (number, self.agent))
-        if ended:
-            return str(ended[0][0])
-        decided = execute("SELECT 1 FROM decisions WHERE seq = ? AND agent = ?", (number, self.agent))
-        return "pending" if decided else None
+        statuses = execute(f"SELECT status FROM outcomes WHERE {where}", (number, self.agent))
+        if statuses:
+            return str(statuses[0][0])
+        decisions = execute("SELECT 1 FROM decisions WHERE seq = ? AND agent = ?", (number, self.agent))
+        return "pending" if decisions else None
 
     def decisions(
         self,
@@ -591,17 +591,17 @@ class Journal:
         amended = self.amendments()
         while some := [whole_row(row) for row in islice(rows, SOME)]:
             numbers = [row.decision.seq for row in some if row.decision.slots is not None]
-            ended: dict[int, list[Outcomes]] = {number: [] for number in numbers}
+            outcomes: dict[int, list[Outcomes]] = {number: [] for number in numbers}
             if numbers:
                 where = f"o.slot > 0 AND o.turn = 0 AND o.decision IN ({marks(numbers)})"
                 question = f"{_OUTCOMES} WHERE o.agent = ? AND {where}"
                 for row in self.log.database.read(question, (as_of, self.agent, *numbers)):
                     first, newest = outcome_rows(row)
-                    ended[first.decision].append((first, newest))
+                    outcomes[first.decision].append((first, newest))
             for whole in some:
-                stored = self._whole(whole, ended.get(whole.decision.seq, ()))
-                stored.rolled_back = amended.is_undone(stored.seq)
-                yield stored
+                decision = self._whole(whole, outcomes.get(whole.decision.seq, ()))
+                decision.rolled_back = amended.is_undone(decision.seq)
+                yield decision
 
     def counted(self, since: int = 0) -> tuple[int, dict[str, int], int]:
         """From number `since` on: decisions, outcomes by status, and the number to continue from."""
@@ -609,16 +609,16 @@ class Journal:
         end = max(since, self.end("decisions", "outcomes"))
         where = "WHERE agent = ? AND seq >= ? AND seq < ?"
         decisions = read(f"SELECT COUNT(*) FROM decisions {where}", (agent, since, end))[0][0]
-        ended = read(
+        statuses = read(
             f"SELECT status, COUNT(*) FROM outcomes {where} AND slot = 0 AND turn = 0 GROUP BY status",
             (agent, since, end),
         )
-        return int(decisions), {str(status): int(count) for status, count in ended}, end
+        return int(decisions), {str(status): int(count) for status, count in statuses}, end
 
     def counts(self) -> dict[str, int]:
         """The number of decisions of each status; "deleted" is there if some were."""
-        decisions, ended, _ = self.counted()
-        return dict.fromkeys(STATUSES, 0) | ended | {"pending": decisions - sum(ended.values())}
+        decisions, outcomes, _ = self.counted()
+        return dict.fromkeys(STATUSES, 0) | outcomes | {"pending": decisions - sum(outcomes.values())}
 
     def end(self, *tables: str) -> int:
         """The number after the last step in these tables."""
@@ -630,7 +630,7 @@ class Journal:
         rows = self.log.database.read(_JOINED + where, (NOW, self.agent, value))
         return next(self._wholes(iter(rows)), None)
 
-    def _whole(self, whole: WholeRow, ended: Sequence[Outcomes]) -> StoredDecision:
+    def _whole(self, whole: WholeRow, outcomes: Sequence[Outcomes]) -> StoredDecision:
         """The decision of a row and of the outcomes of its slots, all of which is checked."""
         row, first, newest = self._checked_whole(whole)
         status, reward, reward_time, person = "pending", None, None, None
@@ -638,12 +638,12 @@ class Journal:
             reward = first.reward if newest is None else newest.reward
             reward_time, status, person = first.time / 1e6, first.status, first.person
         # The columns from `contexts` to `slots` are the last fields of a stored decision.
-        stored = StoredDecision(
+        decision = StoredDecision(
             self.id_of(row.seq), status, reward, reward_time, person, row.seq, row.time / 1e6, *row[3:-1]
         )
-        if stored.slots_json is not None and not stored.gone:
-            stored.slots = self._slots(stored, ended)
-        return stored
+        if decision.slots_json is not None and not decision.gone:
+            decision.slots = self._slots(decision, outcomes)
+        return decision
 
     def _checked_whole(self, whole: WholeRow) -> WholeRow:
         self._checked(whole.decision, self._seal_decision)
@@ -654,21 +654,22 @@ class Journal:
 
     def record(self, row: Row) -> tuple[Array, float | None]:
         """Context and reward of a row of `WHOLE` as they are learnt: those of a slot, times its weight."""
-        stored, first, newest = self._checked_whole(whole_row(row))
+        decision, first, newest = self._checked_whole(whole_row(row))
         assert first is not None
-        action, weight = stored.action, 1.0
+        action, weight = decision.action, 1.0
         if first.slot:
-            slots = read_slots(stored.slots or "")
+            slots = read_slots(decision.slots or "")
             action, weight = slots.shown[first.slot - 1], slots.weights[first.slot - 1]
-        context = context_of(stored.contexts, action, len(stored.policy) // 8, len(stored.theta) // 8)
+        arms, dimension = len(decision.policy) // 8, len(decision.theta) // 8
+        context = context_of(decision.contexts, action, arms, dimension)
         reward = first.reward if newest is None else newest.reward
         return context if weight == 1.0 else weight * context, reward
 
-    def _slots(self, stored: StoredDecision, ended: Sequence[Outcomes]) -> list[StoredSlot]:
-        column, names, exposure = read_slots(stored.slots_json or ""), stored.names, stored.policy
+    def _slots(self, decision: StoredDecision, outcomes: Sequence[Outcomes]) -> list[StoredSlot]:
+        column, names, exposure = read_slots(decision.slots_json or ""), decision.names, decision.policy
         shown, weights, baseline = column.shown, column.weights, column.baseline
         own: Sequence[int | None] = baseline or [None] * len(shown)
-        note = DecisionNote(mode=stored.mode, baseline=baseline, control_share=stored.control_share)
+        note = DecisionNote(mode=decision.mode, baseline=baseline, control_share=decision.control_share)
         slots = [
             StoredSlot(
                 action,
@@ -680,7 +681,7 @@ class Journal:
             )
             for action, weight, drawn, wanted in zip(shown, weights, column.drawn or shown, own, strict=True)
         ]
-        for first, newest in ended:
+        for first, newest in outcomes:
             self._checked(first, seal_outcome)
             if newest is not None:
                 self._checked(newest, seal_outcome)

@@ -80,7 +80,7 @@ class Log:
         self.numbers = StepCounter()
         self.end = 0  # the number after the last step on disk
         self.rows: dict[Insertion, list[Row]] = {each: [] for each in INSERTIONS}  # buffered
-        self.ended: dict[int, str] = {}  # status of decisions that ended in the open transaction, by number
+        self.statuses: dict[int, str] = {}  # of decisions that ended in the open transaction, by number
         self.keys: dict[tuple[int, str], int] = {}  # decisions of the open transaction, by agent and key
         self.heads: dict[int, bytes] = {}  # the digest of the last row, by agent
         self.salts = salts()  # of the seals to come
@@ -364,7 +364,7 @@ class Log:
         for rows in self.rows.values():
             if rows:
                 rows.clear()
-        self.ended.clear()
+        self.statuses.clear()
         self.keys.clear()
         self.latest.clear()
         self._begun, self._settled, self.written, self._newest = False, False, 0, None

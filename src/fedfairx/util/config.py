@@ -92,11 +92,11 @@ def check_fields(value: Any, kind: type) -> None:
     Numbers of NumPy and whole ones are converted. Fields that hold objects are left out.
     """
     for name, each in plain_settings(kind).items():
-        given = getattr(value, name)
-        if given is not getattr(
+        own = getattr(value, name)
+        if own is not getattr(
             kind, name, MISSING
         ):  # the default; msgspec, which checks, takes long to import
-            object.__setattr__(value, name, each.read(given))
+            object.__setattr__(value, name, each.read(own))
 
 
 @cache

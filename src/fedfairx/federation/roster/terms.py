@@ -111,37 +111,38 @@ class Terms:
             keywords.setdefault("algorithm", "priv-fairx-bayes")
             if keywords.get("aggregation") == SECURE and _may_differ(keywords):
                 keywords.setdefault("partners", DIFFER)
-        asked = Options.given(options, **keywords)
-        if asked.secure:
-            share = NoiseShare.among(agents, colluding=asked.colluding, records=records)
-            asked = replace(asked, colluding=share.colluding, decide_from=asked.composed.decide_from)
+        options = Options.given(options, **keywords)
+        if options.secure:
+            share = NoiseShare.among(agents, colluding=options.colluding, records=records)
+            options = replace(options, colluding=share.colluding, decide_from=options.composed.decide_from)
             rounds = rounds or Rounds(begin=int(time.time()))
         else:
             for name, argument in (("rounds", rounds), ("records", records)):
                 require(argument is None, name, f"is for aggregation={SECURE!r}", argument, "leave it out")
         for each in described():
-            if each.scope is not Scope.AGREED and not (asked.secure and each.name in SECURE_TERMS):
-                value = getattr(asked, each.name)
+            if each.scope is not Scope.AGREED and not (options.secure and each.name in SECURE_TERMS):
+                value = getattr(options, each.name)
                 whom = "to each member" if each.scope is Scope.MEMBER else "out: terms do not state it"
                 same = value == getattr(Options, each.name)
                 require(same, each.name, f"must be left {whom}", value)
-        own = algorithm(asked.algorithm)
+        own = algorithm(options.algorithm)
         for name in ("rule", "solver"):
-            same = getattr(asked.composed, name) == getattr(own, name)
-            require(same, name, f"must be that of {own.name}: terms name an algorithm", getattr(asked, name))
+            same = getattr(options.composed, name) == getattr(own, name)
+            text = f"must be that of {own.name}: terms name an algorithm"
+            require(same, name, text, getattr(options, name))
         text = "must be one that all members have, not a custom function"
-        require(not isinstance(asked.merit, Custom), "merit", text, asked.merit)
-        times = asked.composed.schedule
+        require(not isinstance(options.merit, Custom), "merit", text, options.merit)
+        times = options.composed.schedule
         require(
             type(times) in NAMES, "schedule", "must be one of fedfairx's own, which all members have", times
         )
-        if schema is not None and asked.private and asked.bounds is None and asked.centring is None:
+        if schema is not None and options.private and options.bounds is None and options.centring is None:
             nonnegative = not schema.has_numbers
-            follows = Bounds.for_range(asked.reward_range, norm=schema.norm, nonnegative=nonnegative)
-            asked = replace(asked, bounds=follows)
-        settled = replace(_settled(asked), schedule=times)
+            follows = Bounds.for_range(options.reward_range, norm=schema.norm, nonnegative=nonnegative)
+            options = replace(options, bounds=follows)
+        options = replace(_settled(options), schedule=times)
         spare = horizon if spare is None else spare
-        vars(self).update(dimension=dimension, agents=agents, horizon=horizon, options=settled, spare=spare)
+        vars(self).update(dimension=dimension, agents=agents, horizon=horizon, options=options, spare=spare)
         vars(self).update(schema=schema, rounds=rounds, records=records)
         _ = self.stated  # calibrates the mechanism, and refuses what does not fit
         if self.share is not None:

@@ -133,9 +133,9 @@ class StreamPrivatizer(NoCopy):
     >>> import fedfairx as ffx
     >>> from fedfairx.privacy import KeyedNoise, new_key
     >>> noise = KeyedNoise(new_key(), agent="clinic", run="first")
-    >>> made = ffx.Budget(epsilon=2.0, releases=9).privatizer(2, noise=noise)
-    >>> made.add([0.5, 0.5], 1.0)
-    >>> isinstance(made, StreamPrivatizer), made.waiting, made.release().count
+    >>> privatizer = ffx.Budget(epsilon=2.0, releases=9).privatizer(2, noise=noise)
+    >>> privatizer.add([0.5, 0.5], 1.0)
+    >>> isinstance(privatizer, StreamPrivatizer), privatizer.waiting, privatizer.release().count
     (True, 1, 1)
 
     Guarantees:

@@ -85,11 +85,11 @@ class ShareTotal:
         parts = parts_of(agent, stored, features, again=False)
         self.unit = unit_of(parts)
         unsure = 0.0 if parts.uncertainty is None else parts.uncertainty[place]
-        asked = np.array([*parts.features[place], unsure])
-        gained = np.full(asked.size, math.nan)
+        pieces = np.array([*parts.features[place], unsure])
+        gained = np.full(pieces.size, math.nan)
         if parts.adding:
             least = agent.options.minimum_share
-            change = changes(parts.log_merit, place, asked, minimum_share=least, weights=weights)
+            change = changes(parts.log_merit, place, pieces, minimum_share=least, weights=weights)
             with np.errstate(divide="ignore", invalid="ignore"):
                 gained = share - share / (1.0 + change)
         finite = bool(np.isfinite(gained).all())
