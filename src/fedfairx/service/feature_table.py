@@ -23,7 +23,7 @@ class FeatureTable:
     def __init__(self, schema: Schema | None, *, dimension: int, intercept: bool = False) -> None:
         self.names = () if schema is None else schema.names
         self.width = len(self.names) or dimension - intercept  # how many a caller sends for an action
-        self._schema = schema
+        self.schema = schema
         self._intercept = intercept
 
     @classmethod
@@ -32,15 +32,11 @@ class FeatureTable:
         constant = bool(intercept) and agent.schema is None
         return cls(agent.schema, dimension=agent.dimension, intercept=constant)
 
-    def is_of(self, schema: Schema | None) -> bool:
-        """Whether it converts by this schema."""
-        return self._schema is schema
-
     def encode(self, rows: Sequence[Any], context: Mapping[str, Any] | None, where: str) -> Encoded:
         """The agent's (K, d) contexts of these rows, and what was clipped or unknown."""
         part = () if where == CONTEXTS else ("features",)
-        if self._schema is not None:
-            return self._schema.encode(rows, context, where=(where, *part))
+        if self.schema is not None:
+            return self.schema.encode(rows, context, where=(where, *part))
         if context is not None:
             raise InvalidInput("context must be left out: this service has no named features")
         lists = where == CONTEXTS or set(map(type, rows)) == {list}
@@ -55,7 +51,7 @@ class FeatureTable:
 
     def of_numbers(self, rows: Array) -> Array | None:
         """The agent's contexts (…, K, d) of rows (…, K, `width`); None if features have names."""
-        if self._schema is not None or rows.shape[-1] != self.width:
+        if self.schema is not None or rows.shape[-1] != self.width:
             return None
         return np.concatenate([rows, np.ones((*rows.shape[:-1], 1))], axis=-1) if self._intercept else rows
 

@@ -128,7 +128,7 @@ class ServedAgent:
     @property
     def features(self) -> FeatureTable:
         """What a request says of actions, by the schema that the agent has: another process may extend it."""
-        if not self._features.is_of(self.agent.schema):
+        if self._features.schema is not self.agent.schema:
             self._features = FeatureTable.of(self.agent, intercept=self.settings.intercept)
         return self._features
 
