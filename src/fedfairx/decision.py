@@ -20,7 +20,7 @@ Rewards = Mapping[Any, float | None] | Sequence[float | None]
 REWARDED, WITHDRAWN, EXPIRED, DELETED = "rewarded", "withdrawn", "expired", "deleted"
 #: Why a decision or a slot gets no reward, by its status.
 REASONS = {WITHDRAWN: "was forgotten", EXPIRED: "has expired", DELETED: "was deleted"}
-_GIVEN_UP = frozenset({EXPIRED, DELETED})
+_GIVEN_UP = frozenset({EXPIRED, DELETED})  # statuses that do not follow from whether there is a reward
 _NONE: Mapping[int, Any] = MappingProxyType({})
 
 

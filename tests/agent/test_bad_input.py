@@ -196,6 +196,7 @@ def test_rewards(bad: Any, text: str) -> None:
 
 
 NEGATIVE = np.array([-50.0, 0.1, 0.1, 1.0, 0.1, 1.0, SECRET, 0.2, 0.2])
+ROUNDED = np.array([-50.0, 0.0, 0.0, 1e12, 0.0, 1e12, SECRET, 0.2, 0.2])  # by itself it could be rounding
 MESSAGES: list[tuple[str, Callable[[], Any], str]] = [
     (
         "other",
@@ -218,7 +219,8 @@ MESSAGES: list[tuple[str, Callable[[], Any], str]] = [
         "release of 'other' was made by another mechanism",
     ),
     ("other", lambda: other_release(1, filled(9)), "release 1 of 'other' was seen before with other content"),
-    ("third", lambda: other_release(1, NEGATIVE), "the releases together must make a positive definite V"),
+    ("third", lambda: other_release(1, NEGATIVE), "release of 'third' must hold sums of records: its Gram"),
+    ("third", lambda: other_release(1, ROUNDED), "the releases together must make a positive definite V"),
     ("third", lambda: filled(9), "release of 'third' must be a Release, got ndarray"),
     ("third", lambda: None, "release of 'third' must be a Release, got NoneType"),
     (5, other_release, "the sender of a release must be named by a string, got int"),  # type: ignore[list-item]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import hypothesis
+import hypothesis.strategies as st
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ import fedfairx as ffx
 from federation_helpers import D, taught
 from fedfairx import steps
 from fedfairx.agent.exchange import OTHERS, TOTAL
-from fedfairx.core.statistics import diagonal_entries
+from fedfairx.core.statistics import packed_size
 from fedfairx.errors import InvalidInput, MessageRefused, ReplacementRefused
 from fedfairx.privacy import Release, SimulatedNoise
 from member_helpers import secure_terms, work
@@ -65,14 +67,20 @@ def test_another_agent_of_the_same_name_is_refused_and_changes_nothing(released:
             ours.absorb({"north": own})  # no longer its latest
 
 
+def with_gram(like: Release, gram: np.ndarray) -> Release:
+    """Such a release of records with this Gram matrix and no rewards."""
+    packed = np.zeros_like(like.packed)
+    packed[: packed.size - len(gram)] = gram[np.triu_indices(len(gram))]
+    return replace(like, packed=packed, number=1)
+
+
 def test_a_peer_without_which_v_is_not_definite_is_not_dropped(tmp_path: Path) -> None:
     with ffx.Agent.open(tmp_path / "agent.db", dimension=D, seed=0) as agent:
         taught(agent, 5)
-        own, diagonal = agent.release(), diagonal_entries(D)
-        for name, size in (("large", 50.0), ("negative", -30.0)):
-            packed = np.zeros_like(own.packed)
-            packed[diagonal] = size
-            agent.absorb({name: replace(own, packed=packed)})
+        own = agent.release()
+        almost = np.diag([-30.0, *[1e12] * (D - 1)])  # as if it had been rounded
+        for name, gram in (("large", 50.0 * np.eye(D)), ("negative", almost)):
+            agent.absorb({name: with_gram(own, gram)})
         before = agent.state()
         with pytest.raises(MessageRefused, match="positive definite"):
             agent.drop_peers(["large"])
@@ -80,6 +88,51 @@ def test_a_peer_without_which_v_is_not_definite_is_not_dropped(tmp_path: Path) -
         agent.verify()
         agent.drop_peers(["negative"])
         assert sorted(agent.held) == sorted([agent.name, "large"])
+
+
+@hypothesis.given(
+    seed=st.integers(0, 2**32 - 1),
+    count=st.integers(0, 12),
+    size=st.integers(-20, 20),
+    different=st.integers(1, D),
+)
+def test_exact_sums_are_those_of_some_records(seed: int, count: int, size: int, different: int) -> None:
+    """Those of any size and rank are taken, and no Gram matrix that is less than that of none."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(count, different)) @ rng.normal(size=(different, D)) * 10.0**size
+    agent = ffx.Agent(D, name="ours")
+    gram = np.zeros((D, D))
+    for row in rows:
+        gram += np.outer(row, row)
+    digest = agent.privatizer.mechanism.digest()
+    sums = with_gram(Release(1, np.zeros(packed_size(D)), count, digest), gram)
+    assert agent.accepted({"theirs": sums}) == {"theirs": sums}
+    eigenvalues, vectors = np.linalg.eigh(gram)
+    least = vectors[:, 0]
+    less = gram - (eigenvalues[0] + max(1e-6 * np.trace(gram), 1e-30)) * np.outer(least, least)
+    with pytest.raises(MessageRefused, match="'other' must hold sums of records"):
+        agent.absorb({"other": with_gram(sums, less)})
+    assert not agent.held
+
+
+def test_a_reward_is_not_refused_for_what_a_peer_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partners are judged again when rewards have doubled; if they can't be, they stay as they were."""
+    agent = ffx.Agent(D, seed=0, partners="differ")
+    agent.absorb({"other": taught(ffx.Agent(D, seed=1, name="other"), 9).release()})
+    (before,) = agent._exchange.weights.values()
+
+    def refuse(*_: object) -> None:
+        raise MessageRefused("indefinite", reason="indefinite")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("fedfairx.agent.model.check_definite", refuse)
+        taught(agent, 40)
+    assert (agent.observed, agent.pending) == (40, 0)
+    (weights,) = agent._exchange.weights.values()
+    assert (weights == before).all()
+    taught(agent, 40)
+    (weights,) = agent._exchange.weights.values()
+    assert (weights != before).any()
 
 
 # --- epochs of secure aggregation --------------------------------------------------------------------------

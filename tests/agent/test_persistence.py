@@ -6,6 +6,7 @@ import json
 import shutil
 import threading
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,7 @@ def test_any_number_of_steps_is_one_transaction(place: str, together: int) -> No
         with agent.transaction():
             made = [agent.decide(x).id for _ in range(together)]
             agent.observe_many(made[::2], [0.5] * len(made[::2]))
+            agent.verify()  # also what is not written yet
         agent.journal.log.closing.clear()  # a crash
     with ffx.Agent.open(place) as agent:
         assert [each.id for each in agent.journal.decisions()] == made
@@ -612,6 +614,9 @@ def test_peers_are_asked_on_opening(place: str) -> None:
             ffx.Agent.open(place, name="a", confirm=refuse_old_copy([ahead]))
         with pytest.raises(InvalidInput, match="default_reward must be at most"):
             ffx.Agent.open(place, name="c", dimension=D, window=1.0, default_reward=1e9)
+        counted = replace(BUDGET, person_records=2)
+        with pytest.raises(InvalidInput, match="default_reward must be left out where a person's records"):
+            ffx.Agent.open(place, name="c", dimension=D, window=1.0, default_reward=0.0, budget=counted)
         ffx.Agent.open(place, name="a").close()
         ffx.Agent.open(place, name="c", dimension=2).close()  # nothing of it was stored
 

@@ -114,11 +114,17 @@ def test_records_are_weighted_contexts(together: bool) -> None:
     assert agent.observed == 120
 
 
-def test_all_at_once_learns_the_same_bits_as_one_by_one() -> None:
-    one, other = ffx.Agent(3, seed=0), ffx.Agent(3, seed=0)
+@pytest.mark.filterwarnings("ignore::fedfairx.errors.ScaleWarning")
+@pytest.mark.parametrize("size", [None, 1e5, 1e9])
+def test_all_at_once_learns_the_same_bits_as_one_by_one(size: float | None) -> None:
+    """Also where contexts are so large and alike that rounding makes V⁻¹ indefinite in the middle."""
+    settings = {"reward_range": (0.0, 1.0), "seed": 0}
+    one, other = ffx.Agent(3, **settings), ffx.Agent(3, **settings)
     rng = np.random.default_rng(1)
     for i in range(60):  # sizes are learnt again several times meanwhile
         rows, rewards = contexts(i), rng.random(3).tolist()
+        if size is not None:
+            rows = size * rng.random((6, 1)) * np.ones((6, 3))
         left, right = one.decide(rows, slots=RANKED), other.decide(rows, slots=RANKED)
         one.observe(left, rewards=rewards)
         for action, reward in zip(right.actions, rewards, strict=True):
@@ -379,6 +385,9 @@ def test_a_baseline_that_fits_no_slots_is_refused(baseline: Any) -> None:
         agent.decide(contexts(0), slots=RANKED, note=DecisionNote(baseline=baseline))
     with pytest.raises(InvalidInput, match="baseline must be a row of the contexts, 0 to 5"):
         agent.decide(contexts(0), note=DecisionNote(baseline=[0]))
+    good = DecisionNote(baseline=2)
+    with pytest.raises(InvalidInput, match="baseline must be a row of the contexts, 0 to 5"):
+        agent.decide_many([contexts(0), contexts(1)], notes=[good, DecisionNote(baseline=6)])
     assert agent.state() == before
 
 

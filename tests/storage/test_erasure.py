@@ -479,6 +479,26 @@ def test_a_slot_says_that_its_reward_was_deleted(tmp_path: Path) -> None:
             agent.observe(made, rewards={made.actions[1]: 0.25}, replace=True)
 
 
+@pytest.mark.parametrize("slots", [1, 2])
+@pytest.mark.parametrize("budget", [None, ffx.Budget(epsilon=4.0, releases=9, decide_from="released+local")])
+def test_a_default_reward_is_deleted_with_its_decision(
+    slots: int, budget: ffx.Budget | None, place: str
+) -> None:
+    settings = {"actions": ["ann", "ben", "cid"], "slots": slots, "budget": budget}
+    with ffx.Agent.open(place, seed=0, window=10.0, default_reward=0.25, **settings) as agent:
+        agent.observe(agent.decide(), rewards=[0.5] * slots)
+        before, waits = agent.estimate, agent.decide()
+        agent.expire(now=9e9)
+        assert (agent.estimate != before).any()
+        deletion = agent.delete_person("p1", decisions=[waits])
+        assert (deletion.decisions, deletion.rewards) == (1, slots)
+        assert agent.estimate.tolist() == before.tolist()
+        assert (agent.journal.decision(waits.id) or waits).status == "deleted"  # type: ignore[union-attr]
+        agent.verify()
+    with ffx.Agent.open(place) as agent:
+        assert agent.estimate.tolist() == before.tolist()
+
+
 @pytest.mark.long
 def test_in_a_private_agent_what_was_sent_stays(place: str, tmp_path: Path) -> None:
     """The open leaf holds a blank record in its place, and its own sums are without it."""

@@ -516,3 +516,12 @@ def test_of_a_person_no_more_records_enter_than_may(place: str) -> None:
     with ffx.Agent.open(place) as agent:
         assert (leaf(agent).leaf == held).all()
         assert agent.privatizer.persons.of("Ada") == 3
+
+
+def test_a_replaced_reward_is_of_the_kind_that_the_first_one_was(tmp_path: Path) -> None:
+    with ffx.Agent.open(tmp_path / "agent.db", dimension=2, slots=2) as agent:
+        decision = agent.decide(np.eye(3, 2))
+        for again in (False, True):
+            with pytest.raises(InvalidInput, match="reward"):
+                agent.observe(decision, reward=[1.0, 0.0], replace=again)  # type: ignore[arg-type]
+        assert agent.pending == 1

@@ -37,10 +37,10 @@ from fedfairx.agent.validation import (
     Check,
     Releases,
     Seen,
-    as_baseline,
     as_blocks,
     as_contexts,
     as_names,
+    as_note,
     as_persons,
     as_reward,
     as_rewards,
@@ -451,7 +451,7 @@ class Agent:
         with self._transaction:
             rows, labels, encoded = self._arms(contexts, names, actions, context)
             weights = self._slots if slots is None else self._weights(slots)
-            decision = self._decide(rows, weights, labels, note)
+            decision = self._decide(rows, weights, labels, as_note(note, len(rows), weights))
             if encoded is not None:
                 self.count_values(encoded)
             return decision
@@ -527,11 +527,8 @@ class Agent:
     ) -> Decision:
         """Inside a transaction: draw among checked actions, and write the decision."""
         log = self._log
-        if note is not None:
-            if note.baseline is not None:
-                note = note._replace(baseline=as_baseline(note.baseline, len(rows), weights))
-            if note.key is not None:
-                log.require_new(note.key)
+        if note is not None and note.key is not None:
+            log.require_new(note.key)
         shown, values = self._model.draw(rows, weights, self._draws)
         if self._looks:
             self._look(rows)  # before anything changes: the warning may be turned into an error
@@ -595,6 +592,9 @@ class Agent:
             text = f"must be at most as many as the {arms} actions of each decision"
             require(len(weights) <= arms, "slots", text, len(weights))
             plain = all(note is None or note.baseline is None for note in all_notes)
+            if not plain:  # all before the first is drawn
+                pairs = zip(all_notes, blocks, strict=True)
+                all_notes = [as_note(note, len(rows), weights) for note, rows in pairs]
             if plain and self._model.can_draw_together(blocks, weights):
                 decisions = self._decide_together(blocks, labels, all_notes)
             else:
@@ -732,6 +732,7 @@ class Agent:
             text = "reward must be a number, got reward of type NoneType"
             raise InvalidInput(f"{text}; where there are several slots, give rewards")
         if replace:
+            value = as_reward(value) if rewards is None else value
             self._replace_many([decision], [value], None if person is None else [person])
             return
         limits = self._model.limits
@@ -803,19 +804,15 @@ class Agent:
         if not self.private and person is None:  # exact sums refuse a person
             return
         privatizer, stream = self._exchange.privatizer, self._exchange.privatizer.stream
-        for slot, reward in rewards.items():
-            several = reward is not None and decision.weights is not ONE
-            if (
-                several
-                and stream is not None
-                and stream.ledger.leaf_of(record_of(decision, slot)) is not None
-            ):
-                text = f"decision {decision.id} has the reward of slot {slot + 1} in its ledger"
-                raise AlreadyObserved(text)
-        for slot, reward in rewards.items():  # a refusal comes with the first
-            if reward is not None:
-                record, weight = record_of(decision, slot), decision.weights[slot]
-                privatizer.add(decision.chosen(slot), reward, record, person, weight)
+        records = [(slot, reward) for slot, reward in rewards.items() if reward is not None]
+        if stream is not None and decision.weights is not ONE:
+            for slot, _ in records:
+                if stream.ledger.leaf_of(record_of(decision, slot)) is not None:
+                    text = f"decision {decision.id} has the reward of slot {slot + 1} in its ledger"
+                    raise AlreadyObserved(text)
+        for slot, reward in records:  # what is refused is refused with the first, before any is added
+            record, weight = record_of(decision, slot), decision.weights[slot]
+            privatizer.add(decision.chosen(slot), reward, record, person, weight)
 
     @property
     def _counts_persons(self) -> bool:
@@ -864,7 +861,7 @@ class Agent:
                 self._outcomes(decision, each, several=are_several(each))
                 for decision, each in zip(waiting, values, strict=True)
             ]
-            for decision, each in zip(waiting, outcomes, strict=True):
+            for decision, each in zip(waiting, outcomes, strict=True):  # all before the first is taken
                 self._core.check(steps.Ended(decision.number, each))
             whose = as_persons(persons, len(waiting))
             for decision, each, person in zip(waiting, outcomes, whose, strict=True):
@@ -952,6 +949,8 @@ class Agent:
             reward = None if expiry.default_reward is None else self._reward(expiry.default_reward)
         except InvalidInput as error:
             raise InvalidInput(f"default_{error}") from None
+        text = "must be left out where a person's records are bounded: nobody says whose record it would be"
+        require(reward is None or not self._counts_persons, "default_reward", text, reward)
         self.window, self.default_reward = expiry.window, reward
 
     def expire(self, now: float | None = None) -> int:
@@ -1028,7 +1027,7 @@ class Agent:
                 replacement.sum_again(journal, number)
             if wrong:
                 self._stored().rebuild()
-        self._warn(dict.fromkeys(range(count), 0.0))
+        self._warn(*(new for _, new, _ in first))
 
     def _number(self, decision: Decision | str) -> int:
         """The number of a decision in the log, pending or not."""
@@ -1112,6 +1111,8 @@ class Agent:
         An agent that is not private is then what it would be if the decisions had been withdrawn. In a
         private one, records in its messages stay there; `Deletion` says how many.
 
+        Where others have slots of a decision, slots of nobody are deleted with this person's.
+
         decisions: more decisions of this person: ones that wait, or whose rewards came without a person.
         """
         journal, whose = self._stored().journal, str(person)
@@ -1139,9 +1140,9 @@ class Agent:
                 outcomes += rows
                 for row in rows:
                     own = row.slot > 0 or decision.weights is ONE  # and not the sum of its slots
-                    if row.status == REWARDED and not row.turn and own:
-                        reward = replacement.stored_reward(journal, decision, max(row.slot - 1, 0))
-                        rewards += [] if reward is None else [reward]
+                    if row.learnt is not None and not row.turn and own:
+                        newest = [each for each in rows if each.slot == row.slot][-1]
+                        rewards.append(StoredReward(decision, row, newest))
             if not outcomes and not blank:
                 return Deletion(private=self.private)
             return self._delete(blank, outcomes, rewards, withdrawn, shared)

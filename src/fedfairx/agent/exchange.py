@@ -7,7 +7,7 @@ import json
 import math
 import warnings
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -230,9 +230,15 @@ class Exchange:
         self, releases: Releases, limits: Check | None = None, seen: Seen | None = None
     ) -> dict[str, Release]:
         """The releases that are new to this agent, by sender: see `validation.accept`."""
-        own, dimension, mechanism = self.name, self.model.dimension, self.digest()
         return accept(
-            self.latest, releases, own=own, dimension=dimension, mechanism=mechanism, limits=limits, seen=seen
+            self.latest,
+            releases,
+            own=self.name,
+            dimension=self.model.dimension,
+            mechanism=self.digest(),
+            exact=self.model.sums is not None,
+            limits=limits,
+            seen=seen,
         )
 
     def drop(self, names: Collection[str]) -> None:
@@ -271,9 +277,13 @@ class Exchange:
         self._pool(latest, arrived, judged_before)  # only partners whose release is new are judged
 
     def judge_again(self) -> None:
-        """Judge partners again, after the agent's own records have doubled."""
+        """Judge partners again, after the agent's own records have doubled.
+
+        They stay as judged before if V would not be definite: a reward is not refused for what a peer sent.
+        """
         if self.weights:
-            self._pool(self.latest, self.arrived, {})
+            with suppress(MessageRefused):
+                self._pool(self.latest, self.arrived, {})
 
     def _pool(self, latest: dict[str, Release], arrived: dict[str, int], weights: dict[str, Array]) -> None:
         """Derive the model from these releases; `weights` are those of partners judged before."""

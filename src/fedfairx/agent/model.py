@@ -304,8 +304,8 @@ class AgentModel:
         sums, count = self.sums, len(decision.weights)
         if sums is None or sums.bounds is not None or self.actions is not None or self.aging is not None:
             return False
-        observed, updates = self.local_count + count, self.updates + count
-        quiet = self.released_count + observed < self.refit_at and updates < REFRESH_EVERY
+        observed = self.local_count + count
+        quiet = self.released_count + observed < self.refit_at and self.updates + count < REFRESH_EVERY
         if not quiet or len(rewards) < count or count == 1 or None in rewards.values():
             return False
         learnt = np.fromiter(rewards.values(), FLOAT, count)  # in the order of slots
@@ -313,12 +313,9 @@ class AgentModel:
         if decision.weights is not self._weights[0]:
             weights = self._as_array(decision.weights)
         at = values.size - self.dimension * count
-        growth = sums.add_and_learn_slate(self.learner.memory, values, at, weights, learnt, self.growth)
-        self.local_count, self.updates = observed, updates
-        if growth >= 0.0:
-            self.growth = growth
-        else:
-            self._derive()
+        more = values, at, weights, learnt, self.growth, self.updates
+        self.growth, self.updates = sums.add_and_learn_slate(self.learner.memory, *more)
+        self.local_count = observed
         return True
 
     def count_blank(self) -> None:

@@ -467,6 +467,7 @@ class AgentStore:
     def verify(self) -> None:
         """Replay the whole log from the first snapshot; `StateError` unless it ends in the same state."""
         with self.log.transaction:
+            self.log.settle()
             before = self.snapshot()
             try:
                 self.restore(whole=True)

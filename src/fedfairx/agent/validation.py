@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from fedfairx.core.agent_kernels import LARGEST
 from fedfairx.core.slates import ONE, Weights
 from fedfairx.core.statistics import packed_size, unpack
+from fedfairx.decision import DecisionNote
 from fedfairx.errors import InvalidInput, MessageRefused, OlderCopy, require
 from fedfairx.privacy import Guarantee, NonPrivateSums, Privatizer, Release
 from fedfairx.privacy.privatizers.consecutive import require_same_neighbours
@@ -22,6 +23,8 @@ from fedfairx.util.arrays import Array, as_floats, not_finite, not_numbers
 from fedfairx.util.places import inside, place
 
 FLOAT = np.dtype(np.float64)  # a singleton: `is` is faster than ==
+ROUNDING = 1e-10  # of exact sums, relative to their trace, and much more than it is
+TINY = 1e-100  # where that is 0
 
 
 def as_contexts(contexts: ArrayLike, dimension: int) -> Array:
@@ -104,6 +107,13 @@ def as_baseline(baseline: object, arms: int, weights: Weights) -> int | list[int
         text = f"must be a list of {slots} different rows, one for each slot, from 0 to {arms - 1}"
     require(are_rows and len(set(rows)) == slots, "baseline", text, baseline)
     return [int(row) for row in rows] if several else int(rows[0])
+
+
+def as_note(note: DecisionNote | None, arms: int, weights: Weights) -> DecisionNote | None:
+    """The note with its baseline, if any, as `as_baseline` converts it."""
+    if note is None or note.baseline is None:
+        return note
+    return note._replace(baseline=as_baseline(note.baseline, arms, weights))
 
 
 def as_reward(reward: float) -> float:
@@ -200,6 +210,7 @@ def accept(
     own: str,
     dimension: int,
     mechanism: str,
+    exact: bool = False,
     limits: Check | None = None,
     seen: Seen | None = None,
 ) -> dict[str, Release]:
@@ -209,6 +220,7 @@ def accept(
     `MessageRefused` if a release must not be taken:
 
     - its type, size or mechanism is not this agent's, or its numbers are implausible (`limits`);
+    - the mechanism adds no noise (`exact`), and it can't be the sums of any records;
     - it has the agent's `own` name and is not its latest: another agent of that name sent it, and it would
       replace this agent's data;
     - nothing is held from the sender any more, and a later release was `seen` before;
@@ -238,6 +250,8 @@ def accept(
             "repeated number",
         )
         if release.number > number:
+            if exact:
+                _check_sums(name, release)
             new[name] = release
     return new
 
@@ -287,12 +301,28 @@ def _check_content(name: str, release: Release, *, dimension: int, mechanism: st
     )
 
 
+def _check_sums(name: str, release: Release) -> None:
+    """Refuse exact sums whose Gram matrix is not that of any records.
+
+    With one, V could become indefinite later, when λ gets smaller or partners are judged again.
+    """
+    gram, _ = unpack(release.packed)
+    rounding = max(ROUNDING * float(np.trace(gram)), TINY)
+    text = f"release of {name!r} must hold sums of records: its Gram matrix is not positive semidefinite"
+    _refuse(not _is_definite(gram, rounding), text, "indefinite")
+
+
 def check_definite(packed: Array, regulariser: float) -> None:
     """Refuse V = λI + Gram unless it is positive definite: else every later decision would be wrong."""
-    gram, moment = unpack(packed)
+    gram, _ = unpack(packed)
+    text = "the releases together must make a positive definite V, and these do not"
+    _refuse(not _is_definite(gram, regulariser), text, "indefinite")
+
+
+def _is_definite(gram: Array, regulariser: float) -> bool:
+    """Whether λI + Gram is positive definite, and finite."""
     try:
-        np.linalg.cholesky(gram + regulariser * np.eye(moment.size))
+        root = np.linalg.cholesky(gram + regulariser * np.eye(len(gram)))
     except np.linalg.LinAlgError:
-        raise MessageRefused(
-            "the releases together must make a positive definite V, and these do not", reason="indefinite"
-        ) from None
+        return False
+    return bool(np.isfinite(root).all())  # it raises nothing for NaN

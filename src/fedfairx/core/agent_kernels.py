@@ -174,11 +174,19 @@ def learn_and_add(
 
 @compiled
 def learn_slate(
-    memory: Array, sums: Array, values: Array, at: int, weights: Array, rewards: Array, growth: float
-) -> float:
+    memory: Array,
+    sums: Array,
+    values: Array,
+    at: int,
+    weights: Array,
+    rewards: Array,
+    growth: float,
+    updates: int,
+) -> tuple[float, int]:
     """`learn_and_add` for all m slots of a decision, whose contexts begin at values[at].
 
-    What log det V has grown by is added to `growth`, slot by slot; NaN if V⁻¹ must be derived from the sums.
+    Returns `growth` with what log det V has grown by, slot by slot, and the number of `updates` since V⁻¹ was
+    derived from the sums, which is done at once where it must.
     """
     slots, rows = weights.shape[0], floats(memory)
     dimension = (values.shape[0] - at) // slots
@@ -186,9 +194,14 @@ def learn_slate(
     for slot in range(slots):
         first, reward = at + slot * dimension, rewards[slot]
         grown = _learn(rows, floats(values), first, dimension, weights[slot], reward)
-        growth += grown if grown >= 0.0 else math.nan
         add(floats(sums), state.chosen, reward)
-    return growth
+        updates += 1
+        if grown >= 0.0:
+            growth += grown
+        elif grown < 0.0:
+            derive(state.statistics, state.numbers[RIDGE], state.inverse)
+            updates = 0
+    return growth, updates
 
 
 @compiled

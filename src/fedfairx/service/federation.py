@@ -42,7 +42,7 @@ REFUSED = {  # why messages are refused, in words, by the reason that counts the
     "dimension": "it has another number of features than the terms",
     "epoch": "made for another roster, or with other openers' keys than ours",
     "federation": "made for another federation",
-    "indefinite": "with it, the statistics of all together are impossible",
+    "indefinite": "its statistics, alone or with those of the others, are impossible",
     "kind": "another kind of message than belongs here",
     "malformed": "damaged, or made by another version of fedfairx",
     "mechanism": "it adds noise by another mechanism than the terms",

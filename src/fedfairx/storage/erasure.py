@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from fedfairx import steps
-from fedfairx.decision import DELETED, REWARDED
+from fedfairx.decision import DELETED
 from fedfairx.storage.amendments import LEARNT, marks
 from fedfairx.storage.database import Ask
 from fedfairx.storage.journal import SOME, WITH_CONTENT, Journal
@@ -167,7 +167,7 @@ def delete_rows(journal: Journal, decisions: Sequence[int], outcomes: Iterable[O
     rows = {row.seq: row for row in outcomes}
     for seq, row in rows.items():
         whole = row.decision in decisions or row.slot > 0
-        status = DELETED if whole and row.status == REWARDED else row.status
+        status = DELETED if whole and row.learnt is not None else row.status
         journal.log.write(
             f"UPDATE outcomes SET reward = NULL, person = NULL, status = ?, seal = {WITHOUT_SALT} "
             "WHERE agent = ? AND seq = ?",

@@ -393,7 +393,7 @@ class Journal:
     def entries(self, since: int = 0, *, after: bytes | None = None) -> Iterator[Entry]:
         """All steps from number `since` on, in order; `StateError` at the first row that breaks the chain.
 
-        An outcome has the newest reward of its decision.
+        An outcome has the newest reward of its slot.
 
         after: the digest of the row before them, if it is known.
         """

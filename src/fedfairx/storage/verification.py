@@ -91,7 +91,7 @@ def _check(log: Log, number: int, name: str) -> LogCheck:
             if isinstance(step, steps.Decided):
                 decisions += 1
             elif isinstance(step, steps.Ended):
-                rewards += step.status == REWARDED and len(step.rewards)
+                rewards += len(step.rewards) if step.status == REWARDED else 0
             elif isinstance(step, steps.Released):
                 releases[-1] += 1
             elif isinstance(step, steps.RunBegun | steps.EpochBegun):

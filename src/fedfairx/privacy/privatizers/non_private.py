@@ -104,12 +104,21 @@ class NonPrivateSums:
         return growth
 
     def add_and_learn_slate(
-        self, memory: Array, values: Array, at: int, weights: Array, rewards: Array, growth: float
-    ) -> float:
+        self,
+        memory: Array,
+        values: Array,
+        at: int,
+        weights: Array,
+        rewards: Array,
+        growth: float,
+        updates: int,
+    ) -> tuple[float, int]:
         """`add_and_learn` for all slots of a decision, without bounds; see `learn_slate`."""
         self._count += weights.size
-        grown: float = learn_slate(memory, self._total, values, at, weights, rewards, growth)
-        return grown
+        result: tuple[float, int] = learn_slate(
+            memory, self._total, values, at, weights, rewards, growth, updates
+        )
+        return result
 
     def add_arm(self, arm: int, weight: float, reward: float) -> None:
         """Add the unit vector of a coordinate."""
