@@ -299,6 +299,10 @@ def _directive(name: str, found: object) -> Iterator[str]:
         return
     if inspect.isclass(found):
         yield f".. autoclass:: {name}"
+        package, _, own = name.rpartition(".")
+        home = ".".join(found.__module__.split(".")[:2])
+        if package not in ("fedfairx", home) and own in getattr(pkgutil.resolve_name(home), "__all__", ()):
+            yield "   :no-index:"  # that package has a page too, to which references lead
         if issubclass(found, BaseException):
             yield "   :show-inheritance:"
         else:
