@@ -451,7 +451,9 @@ class Agent:
         with self._transaction:
             rows, labels, encoded = self._arms(contexts, names, actions, context)
             weights = self._slots if slots is None else self._weights(slots)
-            decision = self._decide(rows, weights, labels, as_note(note, len(rows), weights))
+            if note is not None:
+                note = as_note(note, len(rows), weights)
+            decision = self._decide(rows, weights, labels, note)
             if encoded is not None:
                 self.count_values(encoded)
             return decision

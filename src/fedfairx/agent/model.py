@@ -313,8 +313,9 @@ class AgentModel:
         if decision.weights is not self._weights[0]:
             weights = self._as_array(decision.weights)
         at = values.size - self.dimension * count
-        more = values, at, weights, learnt, self.growth, self.updates
-        self.growth, self.updates = sums.add_and_learn_slate(self.learner.memory, *more)
+        self.growth, self.updates = sums.add_and_learn_slate(
+            self.learner.memory, values, at, weights, learnt, self.growth, self.updates
+        )
         self.local_count = observed
         return True
 
