@@ -615,7 +615,7 @@ def test_peers_are_asked_on_opening(place: str) -> None:
         with pytest.raises(InvalidInput, match="default_reward must be at most"):
             ffx.Agent.open(place, name="c", dimension=D, window=1.0, default_reward=1e9)
         counted = replace(BUDGET, person_records=2)
-        with pytest.raises(InvalidInput, match="default_reward must be left out where a person's records"):
+        with pytest.raises(InvalidInput, match="default_reward must be left out with person_records"):
             ffx.Agent.open(place, name="c", dimension=D, window=1.0, default_reward=0.0, budget=counted)
         ffx.Agent.open(place, name="a").close()
         ffx.Agent.open(place, name="c", dimension=2).close()  # nothing of it was stored

@@ -479,6 +479,24 @@ def test_a_slot_says_that_its_reward_was_deleted(tmp_path: Path) -> None:
             agent.observe(made, rewards={made.actions[1]: 0.25}, replace=True)
 
 
+@pytest.mark.parametrize(("reward", "status", "total"), [(None, "deleted", None), (0.25, "rewarded", 0.25)])
+def test_a_sum_of_no_rewards_is_deleted(
+    reward: float | None, status: str, total: float | None, place: str
+) -> None:
+    with ffx.Agent.open(place, dimension=D, slots=2) as agent:
+        made = agent.decide(np.eye(3, D))
+        for action, each, person in zip(made.actions, (0.5, reward), ("p1", "p2"), strict=True):
+            agent.observe(made, rewards={action: each}, person=person)
+        assert agent.delete_person("p1").shared == 1
+        decision = agent.journal.decision(made.id)
+        assert decision is not None
+        assert (decision.status, decision.reward) == (status, total)
+        agent.verify()
+        assert agent.delete_person("p1").rewards == 0  # it is done
+        agent.verify()
+    assert check(place).damage is None
+
+
 @pytest.mark.parametrize("slots", [1, 2])
 @pytest.mark.parametrize("budget", [None, ffx.Budget(epsilon=4.0, releases=9, decide_from="released+local")])
 def test_a_default_reward_is_deleted_with_its_decision(
@@ -493,7 +511,9 @@ def test_a_default_reward_is_deleted_with_its_decision(
         deletion = agent.delete_person("p1", decisions=[waits])
         assert (deletion.decisions, deletion.rewards) == (1, slots)
         assert agent.estimate.tolist() == before.tolist()
-        assert (agent.journal.decision(waits.id) or waits).status == "deleted"  # type: ignore[union-attr]
+        decision = agent.journal.decision(waits.id)
+        assert decision is not None
+        assert decision.status == "deleted"
         agent.verify()
     with ffx.Agent.open(place) as agent:
         assert agent.estimate.tolist() == before.tolist()

@@ -951,7 +951,7 @@ class Agent:
             reward = None if expiry.default_reward is None else self._reward(expiry.default_reward)
         except InvalidInput as error:
             raise InvalidInput(f"default_{error}") from None
-        text = "must be left out where a person's records are bounded: nobody says whose record it would be"
+        text = "must be left out with person_records: it would be a record of nobody"
         require(reward is None or not self._counts_persons, "default_reward", text, reward)
         self.window, self.default_reward = expiry.window, reward
 
@@ -1113,7 +1113,7 @@ class Agent:
         An agent that is not private is then what it would be if the decisions had been withdrawn. In a
         private one, records in its messages stay there; `Deletion` says how many.
 
-        Where others have slots of a decision, slots of nobody are deleted with this person's.
+        In a decision that is shared with others, rewards without a person are deleted, too.
 
         decisions: more decisions of this person: ones that wait, or whose rewards came without a person.
         """

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from fedfairx import steps
-from fedfairx.decision import DELETED
+from fedfairx.decision import DELETED, REWARDED
 from fedfairx.storage.amendments import LEARNT, marks
 from fedfairx.storage.database import Ask
 from fedfairx.storage.journal import SOME, WITH_CONTENT, Journal
@@ -161,12 +161,12 @@ def decisions_of(journal: Journal, person: str) -> list[int]:
 def delete_rows(journal: Journal, decisions: Sequence[int], outcomes: Iterable[OutcomeRow]) -> None:
     """Inside a transaction: remove the content of decisions and outcomes; the chain says which, not whose.
 
-    A sum over slots whose other slots stay keeps its status.
+    A sum keeps its status while a slot has a reward.
     """
     blank_decisions(journal, decisions)
-    rows = {row.seq: row for row in outcomes}
+    rows = {row.seq: row for row in sorted(outcomes, key=lambda row: row.slot == 0)}  # sums last
     for seq, row in rows.items():
-        whole = row.decision in decisions or row.slot > 0
+        whole = row.decision in decisions or row.slot > 0 or not _has_rewards(journal, row.decision)
         status = DELETED if whole and row.learnt is not None else row.status
         journal.log.write(
             f"UPDATE outcomes SET reward = NULL, person = NULL, status = ?, seal = {WITHOUT_SALT} "
@@ -174,6 +174,13 @@ def delete_rows(journal: Journal, decisions: Sequence[int], outcomes: Iterable[O
             (status, journal.agent, seq),
         )
     journal.append(steps.Deleted(sorted((*decisions, *rows))))
+
+
+def _has_rewards(journal: Journal, number: int) -> bool:
+    """Whether a slot of a decision with several has a reward."""
+    question = "SELECT 1 FROM outcomes WHERE agent = ? AND decision = ? AND slot > 0"
+    rest = "AND (reward IS NOT NULL OR status = ?) LIMIT 1"  # one that was no number is NULL
+    return bool(journal.log.write(f"{question} {rest}", (journal.agent, number, REWARDED)))
 
 
 # --- rollbacks --------------------------------------------------------------------------------------------

@@ -87,14 +87,15 @@ def replace(journal: Journal, old: StoredReward, reward: float) -> None:
 
 
 def sum_again(journal: Journal, number: int) -> None:
-    """Write the sum of a decision's rewards again, if all of its slots have ended."""
+    """Write the sum of a decision's rewards again, if it has any and all of its slots have ended."""
     journal.log.settle()
     rows = journal.outcomes(number)
     whole = [row for row in rows if row.slot == 0]
     if whole:
         newest = {row.slot: row.learnt for row in rows if row.slot > 0}  # in the order of turns
-        total = sum(reward for reward in newest.values() if reward is not None)
-        journal.append(Replaced(number, total, None, 0, whole[-1].turn + 1))
+        rewards = [reward for reward in newest.values() if reward is not None]
+        if rewards:
+            journal.append(Replaced(number, sum(rewards), None, 0, whole[-1].turn + 1))
 
 
 def replaced_between(journal: Journal, first: int, end: int) -> bool:
