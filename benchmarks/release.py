@@ -65,16 +65,13 @@ def syncing(path: Path) -> Callable[[], float]:
     return work
 
 
-def releases(report: Report, *, before: int, turns: int) -> None:
-    report.heading(f"One release at d={DIMENSION}, sized for {RELEASES:,}, after {before:,} earlier ones")
+def releases(report: Report, *, turns: int) -> None:
+    report.heading(f"One release at d={DIMENSION}, sized for {RELEASES:,}")
     with (
         tempfile.TemporaryDirectory() as folder,
         SqliteLedger(Path(folder) / "ledger.sqlite", create=True) as ledger,
     ):
         agents = {name: agent_with(name) for name in mechanisms()}
-        for agent in agents.values():
-            for _ in range(before):
-                agent.release()
         agents["blt, on disk"] = agent_with("blt", ledger=ledger)
         field = {name: Contestant(releasing(agent)) for name, agent in agents.items()}
         times = race(field | {DISK: Contestant(syncing(Path(folder) / "plain"))}, turns=turns)
@@ -181,7 +178,7 @@ def hearing(report: Report, *, turns: int, members: int = 200) -> None:
 
 def run(report: Report) -> None:
     quick = report.quick
-    releases(report, before=20 if quick else 1_000, turns=9 if quick else 41)
+    releases(report, turns=9 if quick else 41)
     synchronising(report, turns=9 if quick else 41)
     hearing(report, turns=9 if quick else 41, members=50 if quick else 200)
     streams(report, releases=2_000 if quick else RELEASES, turns=3 if quick else 11)

@@ -89,9 +89,8 @@ def against_all(report: Report, *, horizon: int, turns: int) -> None:
         "fed": ours(horizon, **FED),
     }
     field["priv bayes"] = ours(horizon, **{**PRIVATE, "algorithm": "priv-fairx-bayes"})
-    for mechanism in ("blt", "sqrt-toeplitz"):
-        field[f"priv, {mechanism}, centred"] = ours(horizon, mechanism=mechanism, **PRIVATE)
-        field[f"priv, {mechanism}"] = ours(horizon, mechanism=mechanism, centring=None, **PRIVATE)
+    field["priv, centred"] = ours(horizon, **PRIVATE)
+    field["priv, plain"] = ours(horizon, centring=None, **PRIVATE)
     field["linucb"] = ours(horizon, algorithm="linucb")
     rivals = others(report)
     field |= rivals
@@ -116,8 +115,7 @@ def _load(field: dict[str, Contestant]) -> None:
     tiny = ffx.Scenario(agents=2, arms=ARMS, dimension=DIMENSION, horizon=50)
     ffx.simulate(tiny, seeds=1)
     ffx.simulate(tiny, seeds=1, **FED)
-    for mechanism in ("blt", "sqrt-toeplitz"):
-        ffx.simulate(tiny, seeds=1, mechanism=mechanism, **PRIVATE)
+    ffx.simulate(tiny, seeds=1, **PRIVATE)
     for name, contestant in field.items():
         if name.startswith(("NumPy", "pymab")):
             contestant.work()

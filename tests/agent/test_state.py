@@ -122,7 +122,7 @@ def test_a_loaded_agent_goes_on_to_the_bit(
 
 
 @pytest.mark.parametrize("decide_from", DECIDE_FROM)
-@pytest.mark.parametrize("mechanism", ["blt", "tree", "sqrt-toeplitz", "paper-tree"])
+@pytest.mark.parametrize("mechanism", ["blt", "tree", "paper-tree"])
 def test_a_private_agent_too(tmp_path: Path, decide_from: str, mechanism: str) -> None:
     agent = private(decide_from, mechanism=mechanism)
     other = private(decide_from, "other", mechanism)

@@ -82,13 +82,12 @@ def test_a_failure_is_said_only_when_fresh_keys_confirm_it(
 CORRECT = [
     ("paper-tree", 20, Bounds(), 3),
     ("tree", 37, Bounds(), 3),
-    ("sqrt-toeplitz", 50, Bounds(), 3),
     ("blt", 64, Bounds(), 3),
     ("blt", 1, Bounds(), 2),
     ("blt", 2, Bounds(adjacency="add-remove"), 1),
     ("tree", 9, Bounds(adjacency="add-remove"), 3),
     ("blt", 33, Bounds(nonnegative=True, gram_share=0.5), 3),
-    ("sqrt-toeplitz", 16, Bounds(context_norm=2.0, reward=0.5, gram_share=0.3), 4),
+    ("tree", 16, Bounds(context_norm=2.0, reward=0.5, gram_share=0.3), 4),
     ("blt", 100, Bounds(context_norm=2.0, reward=0.5, gram_share=0.3), 30),
 ]
 
@@ -142,7 +141,7 @@ def test_shrunk_records_pass_unless_they_are_not_shrunk(
 @pytest.mark.usefixtures(*SMALLER, "_few_releases")
 def test_the_last_releases_of_a_long_stream_pass() -> None:
     """Beyond the releases that agents make one by one."""
-    for mechanism, releases in (("sqrt-toeplitz", 513), ("blt", 3_000)):
+    for mechanism, releases in (("tree", 513), ("blt", 3_000)):
         report = _audit(releases, mechanism=mechanism, decide_from="released")
         assert report.ok, str(report)
 
@@ -203,8 +202,7 @@ def test_the_same_seed_gives_the_same_report() -> None:
 def test_long_streams_are_cut_to_what_a_minute_allows() -> None:
     assert horizon_for(_made("blt", 20_000), columns=16_000) == 20_000
     assert horizon_for(_made("blt", 20_000), columns=80_000) == 5_000
-    assert horizon_for(_made("sqrt-toeplitz", 20_000), columns=16_000) == 512
-    assert horizon_for(_made("sqrt-toeplitz", 7), columns=16_000) == 7
+    assert horizon_for(_made("blt", 7), columns=16_000) == 7
 
 
 def test_nothing_to_audit_is_refused() -> None:

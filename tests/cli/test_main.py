@@ -391,10 +391,9 @@ def test_privacy_as_json(capsys: pytest.CaptureFixture[str]):
     assert found["mu"] == pytest.approx(1.366, abs=1e-3)
     assert (found["epsilon"], found["delta"], found["adjacency"]) == (2.0, 0.1, "replace")
     noise = {item["name"]: item["noise_sd"] for item in found["mechanisms"]}
-    assert set(noise) == {"paper-tree", "tree", "sqrt-toeplitz", "blt"}
+    assert set(noise) == {"paper-tree", "tree", "blt"}
     assert noise["paper-tree"]["max"] == pytest.approx(179, abs=1)
     assert noise["blt"]["max"] <= 6.5
-    assert noise["sqrt-toeplitz"]["max"] <= 6.5
     for item in found["mechanisms"]:
         assert set(item["noise_sd"]) == {"first", "middle", "last", "max"}
         assert item["noise_sd"]["max"] == max(item["noise_sd"].values())

@@ -116,7 +116,7 @@ def test_the_grid_ends_at_the_horizon_and_the_frame_is_tidy() -> None:
 
 
 @pytest.mark.parametrize("decide_from", ["released", "released+local", "own+released"])
-@pytest.mark.parametrize("mechanism", ["paper-tree", "tree", "sqrt-toeplitz", "blt"])
+@pytest.mark.parametrize("mechanism", ["paper-tree", "tree", "blt"])
 def test_every_mechanism_and_rule_runs(mechanism: str, decide_from: str) -> None:
     result = simulate(
         SMALL,

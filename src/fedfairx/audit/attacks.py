@@ -23,7 +23,6 @@ from fedfairx.util.arrays import Array
 
 # Work of one audit, in columns × releases: about half a minute
 _BUDGET = 4.0e8
-_HISTORY_HORIZON = 512
 _EVENLY = 100
 _FOLLOWING = 8  # releases in which a record's effect is followed; from then on it stays
 
@@ -69,9 +68,7 @@ def attack(
 
 def horizon_for(mechanism: Gaussian, *, columns: int) -> int:
     """Return the number of releases that an audit of `columns` columns runs: all of them if possible."""
-    compact = mechanism.factor.memory(1).vectors() is not None
-    longest = int(_BUDGET / columns) if compact else _HISTORY_HORIZON
-    return min(mechanism.releases, max(64, longest))
+    return min(mechanism.releases, max(64, int(_BUDGET / columns)))
 
 
 def _effect(subject: AuditedConfig, pair: Pair, *, releases: int) -> Array:

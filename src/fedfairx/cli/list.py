@@ -13,8 +13,7 @@ from fedfairx.util.formatting import text_table
 MECHANISMS = {
     "paper-tree": "a binary tree with the paper's printed noise",
     "tree": "the same tree, noise calibrated exactly",
-    "sqrt-toeplitz": "square-root factorisation: nearly the least noise, memory grows with the releases",
-    "blt": "buffered linear Toeplitz: the same noise within 1 %, constant memory (default)",
+    "blt": "buffered linear Toeplitz: nearly the least noise, constant memory (default)",
 }
 
 

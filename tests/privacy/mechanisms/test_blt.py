@@ -10,9 +10,10 @@ import pytest
 from fedfairx.errors import InvalidInput
 from fedfairx.privacy.mechanisms import blt
 from fedfairx.privacy.mechanisms.blt import GRID, Blt, blt_for, fit, render
-from fedfairx.privacy.mechanisms.sqrt_toeplitz import root_coefficients
 
-SUMS = np.cumsum(np.square(root_coefficients(1_000_000)))
+K = np.arange(1, 1_000_000)
+#: ‖B_t‖² of the square root, whose coefficients are those of (1−z)^{-1/2}.
+SUMS = np.cumsum(np.square(np.cumprod(np.concatenate([[1.0], (2.0 * K - 1.0) / (2.0 * K)]))))
 GRID_OF_TAU = np.unique(
     np.concatenate(
         [

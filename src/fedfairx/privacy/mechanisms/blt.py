@@ -1,4 +1,4 @@
-"""Buffered linear Toeplitz (BLT) factorisation: nearly the square root's noise, with a few vectors of memory.
+"""Buffered linear Toeplitz (BLT) factorisation: nearly the least noise, with a few vectors of memory.
 
 C is Toeplitz with c₀ = 1 and c_i = Σ_j ω_j θ_j^{i−1} (Dvijotham, McMahan, Pillutla, Steinke & Thakurta
 2024), and B = A·C⁻¹. Let W = √ω√ωᵀ. In p = 1/z the generating function of C is 1 + √ωᵀ(p − diag θ)⁻¹√ω,
@@ -9,6 +9,9 @@ prefix sum, has
 
 v_j the eigenvectors. So Bz is a positive sum of a running sum and of exponential averages of z: nothing
 cancels, and both norms have closed forms. The code computes with 1−θ and 1−p, since both come near 0.
+
+Of all Toeplitz factorisations the square root B = C = A^{1/2} has the smallest largest sd (Henzinger &
+Upadhyay 2023; Fichtenberger, Henzinger & Upadhyay 2023), but its stream has to store every z.
 """
 
 from __future__ import annotations
@@ -196,7 +199,7 @@ def blt_for(releases: int) -> Blt:
 
     Guarantees:
     - The same parameters on every machine for τ up to the end of the table: they are read, not computed.
-    - For τ up to 1 000 000 the sd of every release is within 1 % of sqrt-toeplitz's at the same μ.
+    - For τ up to 1 000 000 the sd of every release is within 1 % of the square root's at the same μ.
     """
     require(releases >= 1, "releases", "must be >= 1", releases)
     for largest, omega, gap in table():

@@ -33,8 +33,8 @@ class Memory(Protocol):
     def output(self) -> Array:
         """Return (Bz)_t for the last t absorbed, as a new array."""
 
-    def vectors(self) -> list[Array] | None:
-        """Return the memory as a few vectors; None if it is the whole history, to be drawn again."""
+    def vectors(self) -> list[Array]:
+        """Return the memory as vectors."""
 
     def load(self, number: int, vectors: Sequence[Array]) -> None:
         """Load what `vectors` returned after `number` releases."""

@@ -1,6 +1,6 @@
 """Noisy prefix sums: one protocol, and the mechanisms by name.
 
-A mechanism is a factorisation (`factorization.py`, `sqrt_toeplitz.py`, `blt.py`) and a noise sd. `calibrate`
+A mechanism is a factorisation (`factorization.py`, `blt.py`) and a noise sd. `calibrate`
 chooses the sd from (ε, δ) and the sensitivity that `bounds.py` derives; the number of releases τ follows from
 the schedule and is fixed before the first record.
 """
@@ -24,7 +24,6 @@ from fedfairx.privacy.centring import Centring
 from fedfairx.privacy.mechanisms.blt import blt_for
 from fedfairx.privacy.mechanisms.factorization import Factor, Integers, Tree
 from fedfairx.privacy.mechanisms.noise_share import NoiseShare
-from fedfairx.privacy.mechanisms.sqrt_toeplitz import SqrtToeplitz
 from fedfairx.util.arrays import Array
 
 # draw(k, count) returns `count` independent standard normals for release k, the same ones on every call.
@@ -77,9 +76,6 @@ class NoiseStream:
         self.number = 0
         if state is None:
             return
-        if state["memory"] is None:
-            self.advance(int(state["number"]))
-            return
         vectors = [np.array(vector, dtype=np.float64) for vector in state["memory"]]
         if any(vector.shape != scale.shape for vector in vectors):
             raise StateError("the saved noise has another dimension than this stream")
@@ -105,8 +101,7 @@ class NoiseStream:
 
     def state(self) -> dict[str, Any]:
         """Return the stream's position as plain values."""
-        vectors = self._memory.vectors()
-        return {"number": self.number, "memory": None if vectors is None else [v.tolist() for v in vectors]}
+        return {"number": self.number, "memory": [v.tolist() for v in self._memory.vectors()]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,7 +214,6 @@ class NonPrivate:
 _FACTORS: dict[str, Callable[[int], Factor]] = {
     "paper-tree": Tree,
     "tree": Tree,
-    "sqrt-toeplitz": SqrtToeplitz,
     "blt": blt_for,
 }
 
