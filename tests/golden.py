@@ -11,9 +11,13 @@ import argparse
 import hashlib
 import json
 import platform
+import sqlite3
 import sys
+from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -25,11 +29,18 @@ from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.roster.roster import create_roster
 from fedfairx.federation.roster.signing_keys import SigningKey
 from fedfairx.federation.roster.terms import Terms
-from fedfairx.privacy import SimulatedNoise, mechanisms, private
+from fedfairx.privacy import Budget, SimulatedNoise, mechanisms, private
 
 FILE = Path(__file__).with_suffix(".json")
 WORLD = ffx.Scenario(agents=3, arms=5, dimension=3, horizon=300)
 RULES = ("expected-merit", "greedy", "thompson", "optimism")
+LIVES: dict[str, dict[str, Any]] = {
+    "ranking": {"dimension": 3, "rule": "thompson", "slots": [1.0, 0.63, 0.5], "half_life": 40},
+    "optimism": {"dimension": 3, "rule": "optimism", "confidence": ffx.Confidence()},
+    "partners": {"dimension": 3, "partners": "differ", "reward_range": (0, 1)},
+    "actions": {"actions": ["ann", "ben", "cid", "dora"], "slots": 2},
+    "private": {"dimension": 3, "budget": Budget(epsilon=2.0, releases=9, person_records=40)},
+}
 LIBRARIES = ("numpy", "numba", "llvmlite", "scipy")
 
 
@@ -117,12 +128,63 @@ def messages() -> dict[str, str]:
     return {"terms": terms.digest, "exact terms": exact.digest, "envelope": digest(envelope)}
 
 
+def live(agent: ffx.Agent, budget: Budget | None) -> None:
+    """Take steps of most kinds: decisions, late rewards, replaced and deleted ones, releases, other names."""
+    rng = np.random.default_rng(4)
+    noise = None if budget is None else budget.privatizer(3, noise=SimulatedNoise(3))
+    peer = ffx.Agent(3, name="south", privatizer=noise, seed=1)
+    for turn in range(3):
+        made = [agent.decide(None if agent.actions else rng.random((4, 3)) / 2) for _ in range(16)]
+        for place, each in enumerate(made[3:]):
+            agent.observe(each.id, rewards=rng.random(len(each.actions)).tolist(), person=f"{turn} {place}")
+        agent.observe(made[5].id, rewards=dict.fromkeys(made[5].actions, 0.25), replace=True)
+        agent.forget(made[0].id)
+        if agent.actions:
+            agent.learn(["ann", "cid"], [0.5, 0.75])
+            agent.add_actions(f"eve {turn}")
+            agent.retire_actions(agent.actions[1])
+        else:
+            persons = None if budget is None else [f"{turn} p", f"{turn} q"]
+            agent.learn(rng.random((2, 3)) / 2, [0.5, 0.75], persons=persons)
+            peer.learn(rng.random((2, 3)) / 2, rng.random(2), persons=persons)
+            agent.release()
+            agent.absorb({"south": peer.release()})
+        agent.delete_person(f"{turn} 8")
+
+
+def known(agent: ffx.Agent) -> str:
+    """What an agent knows, and what it then decides."""
+    rng = np.random.default_rng(6)
+    parts = [agent.gram, agent.moment, agent.estimate, np.array([agent.noise_sd])]
+    with agent.transaction():
+        for _ in range(5):
+            made = agent.decide(None if agent.actions else rng.random((4, 3)) / 2)
+            parts += [made.exposure, made.theta, np.array(made.actions)]
+    return digest(*parts)
+
+
+def replays() -> dict[str, str]:
+    """What durable agents know after all their steps are read again from the first."""
+    found = {}
+    for name, kind in LIVES.items():
+        with TemporaryDirectory() as folder:
+            place = Path(folder) / "agent.db"
+            with ffx.Agent.open(place, name="a", seed=5, **kind) as agent:
+                live(agent, kind.get("budget"))
+            with closing(sqlite3.connect(place)) as database, database:
+                database.execute("DELETE FROM snapshots WHERE seq > (SELECT MIN(seq) FROM snapshots)")
+            with ffx.Agent.open(place) as agent:
+                found[name] = known(agent)
+    return found
+
+
 def compute() -> dict[str, dict[str, str]]:
     return {
         "simulations": simulations(),
         "decisions": decisions(),
         "releases": releases(),
         "messages": messages(),
+        "replays": replays(),
     }
 
 
