@@ -1,40 +1,46 @@
-"""Count what each package holds, and what four calls run: `make structure` prints it for CONTRIBUTING.md.
+"""Measure the structure of the source against `structure.json`: `make structure`, which `make test` runs.
 
-A room is a top-level package of `src/fedfairx`; its top-level modules together are one more. Of each room:
+No measure may be above its limit. `--write` lowers limits to what is found and never raises one: a higher
+limit is an edit of the file, with its reason in the commit.
 
-- code lines: those that hold more than a docstring, a comment or blanks.
-- value types: dataclasses, Structs of msgspec, NamedTuples and TypedDicts, and classes derived from one of
-  these. Enums and Protocols are none.
-- public names: functions, classes and constants at the top level of its modules, without a leading
-  underscore. Names that a module imports are not its own.
+- Tests of an axis: conditions that mention it. A condition is that of an `if`, `while`, `assert`, conditional
+  expression, comprehension or case, or the first argument of `require`. It mentions an axis if one of the
+  names in `AXES` is an operand of it, or is compared by `is`, `==` or `!=`. `a and b` is one condition. Of
+  `exact`, functions with this parameter count as well.
+- Methods of `Agent`, with properties.
+- Functions of a call: those of the package that each of some traced calls enters, in any thread, after
+  others of the same kind. Comprehensions, and what Numba compiled, are not seen.
+- Types on a decision's way: dataclasses, Structs and NamedTuples of the package of which these calls make
+  objects that their functions take, return or name, directly or inside others: a decision over HTTP, its
+  reward, and reading it back.
+- Own files and lines that README's first program loads.
 
-A call is traced in this process, through all threads, after some calls of the same kind, so that neither
-compiling nor the filling of caches is counted. Its functions are the code objects of the package that it
-enters: lambdas count too, and in Python 3.11 comprehensions. Functions that Numba compiled are not seen. Its
-depth is the largest number of their frames in one stack. Some calls do more than others, such as a fit of the
-model that is due: the table has a call with the median number of functions.
+Files, lines of code and value types of each package are printed only.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import dataclasses
 import io
 import json
 import os
-import statistics
+import re
+import subprocess
 import sys
 import threading
 import time
 import tokenize
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import CodeType, FrameType
 from typing import Any
+
+import msgspec
 
 import fedfairx
 from fedfairx.federation.roster.rounds import Rounds
@@ -44,174 +50,218 @@ from member_helpers import BEGIN, work, world
 from secure_helpers import secure_world
 from service_helpers import CONTEXTS, asking, decide
 
+ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = Path(fedfairx.__file__).parent
-KINDS = {"dataclass", "Struct", "NamedTuple", "TypedDict"}
-LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+FILE = Path(__file__).with_suffix(".json")
+KINDS = {"dataclass", "Struct", "NamedTuple", "TypedDict"} | {"msgspec.Struct", "dataclasses.dataclass"}
+LAYOUT = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
 WARM_UP, TIMES = 10, 5  # calls before those that are traced, and those
 PAUSE = 0.02  # seconds; a call sooner after another would not check the database's lock again
-Row = dict[str, str | int]
+
+AXES = {
+    "several processes": {"shared", "replica", "leases", "_stale"},
+    "names or features": {"actions", "all_actions", "schema", "features", "names", "shown_names", "by_name"},
+    "one slot or several": {"ONE", "slots", "several"},
+    "private or exact": {"private", "is_private", "privatizer", "stream"},
+    "plain or secure": {"secure", "SECURE", "PLAIN", "share"},
+    "exact": {"exact"},
+}
 
 
-# --- rooms ------------------------------------------------------------------------------------------------
+# --- the source -------------------------------------------------------------------------------------------
 
 
-def code_lines(text: str) -> int:
-    """Count the lines of a module that hold more than a docstring, a comment or blanks."""
-    numbers: set[int] = set()
-    statement: list[tokenize.TokenInfo] = []
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.NEWLINE:
-            if any(each.type != tokenize.STRING for each in statement):
-                for each in statement:
-                    numbers.update(range(each.start[0], each.end[0] + 1))
-            statement = []
-        elif token.type not in LAYOUT:
-            statement.append(token)
-    lines = text.split("\n")
-    return sum(bool(lines[number - 1].strip()) for number in numbers)
+def conditions(tree: ast.Module) -> Iterator[ast.expr]:
+    """The conditions of a module; that of a `case` with what is matched."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert):
+            yield node.test
+        elif isinstance(node, ast.comprehension):
+            yield from node.ifs
+        elif isinstance(node, ast.Match):
+            yield node.subject
+            yield from (case.guard for case in node.cases if case.guard is not None)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "require":
+            yield node.args[0]
 
 
-def value_types(modules: Mapping[str, ast.Module]) -> set[str]:
-    """The value types among the classes of modules, as `module.Class`."""
-    parents: dict[str, set[str]] = {}  # bases and decorators
-    for module, tree in modules.items():
-        nodes = [*ast.walk(tree)]
-        origins = {
-            alias.asname or alias.name: f"{node.module}.{alias.name}"
-            for node in nodes
-            if isinstance(node, ast.ImportFrom)
-            for alias in node.names
-        }
-        for node in nodes:
+def tested(condition: ast.expr) -> Iterator[str]:
+    """The last names of what a condition takes as true or false, or compares by `is`, `==` or `!=`."""
+    if isinstance(condition, ast.BoolOp):
+        for each in condition.values:
+            yield from tested(each)
+    elif isinstance(condition, ast.UnaryOp):
+        yield from tested(condition.operand)
+    elif isinstance(condition, ast.Compare):
+        if isinstance(condition.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
+            for each in (condition.left, *condition.comparators):
+                yield from tested(each)
+    elif isinstance(condition, ast.Name | ast.Attribute):
+        yield condition.id if isinstance(condition, ast.Name) else condition.attr
+
+
+def axes(trees: list[ast.Module]) -> dict[str, int]:
+    """How many tests of each axis there are."""
+    names = [{*tested(each)} for tree in trees for each in conditions(tree)]
+    found = {f"tests: {axis}": sum(bool(words & each) for each in names) for axis, words in AXES.items()}
+    parameters = [node.arg for tree in trees for node in ast.walk(tree) if isinstance(node, ast.arg)]
+    found["tests: exact"] += parameters.count("exact")
+    return found
+
+
+def methods_of_agent(trees: list[ast.Module]) -> int:
+    classes = [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
+    (agent,) = (each for each in classes if each.name == "Agent")
+    return sum(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in agent.body)
+
+
+def packages() -> str:
+    """Files, lines of code and value types of each top-level package, which have no limit."""
+    counts: dict[str, Counter[str]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        text, room = path.read_text("utf-8"), path.relative_to(PACKAGE).parts[0]
+        tree = ast.parse(text)
+        strings = [node for node in ast.walk(tree) if isinstance(node, ast.Expr) and is_text(node.value)]
+        documents = {row for node in strings for row in range(node.lineno, (node.end_lineno or 0) + 1)}
+        tokens = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type not in LAYOUT]
+        rows = {row for token in tokens for row in range(token.start[0], token.end[0] + 1)}
+        types = 0
+        for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
-                names = parents.setdefault(f"{module}.{node.name}", set())
-                for each in (*node.bases, *node.decorator_list):
-                    first, *rest = ast.unparse(each).partition("(")[0].partition("[")[0].split(".")
-                    names.add(".".join((origins.get(first, f"{module}.{first}"), *rest)))
-    types = {
-        name for name, above in parents.items() if any(each.rpartition(".")[2] in KINDS for each in above)
-    }
-    while derived := {name for name, above in parents.items() if above & types} - types:
-        types |= derived
-    return types
-
-
-def public_names(tree: ast.Module) -> set[str]:
-    """The names without a leading underscore that a module defines at its top level."""
-    names: set[str] = set()
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            parts = [part for target in targets for part in ast.walk(target)]
-            names |= {p.id for p in parts if isinstance(p, ast.Name) and isinstance(p.ctx, ast.Store)}
-    return {name for name in names if not name.startswith("_")}
-
-
-def rooms(package: Path = PACKAGE) -> list[Row]:
-    """One row for each room of a package, and one for all."""
-    texts = {path.relative_to(package): path.read_text("utf-8") for path in sorted(package.rglob("*.py"))}
-    trees = {path: ast.parse(text) for path, text in texts.items()}
-    modules = {path: ".".join((package.name, *path.with_suffix("").parts)) for path in texts}
-    modules = {path: name.removesuffix(".__init__") for path, name in modules.items()}
-    types = Counter(
-        name.rpartition(".")[0] for name in value_types({modules[path]: trees[path] for path in trees})
+                above = {ast.unparse(each).partition("(")[0] for each in (*node.bases, *node.decorator_list)}
+                types += bool(above & KINDS)
+        here = {"files": 1, "lines of code": len(rows - documents), "value types": types}
+        for name in (room if room.find(".") < 0 else "*.py", "all"):
+            counts.setdefault(name, Counter()).update(here)
+    return "\n".join(
+        f"{name:12} " + ", ".join(f"{count:,} {what}" for what, count in counts[name].items())
+        for name in sorted(counts)
     )
-    counts: dict[str, Counter[str]] = {"all": Counter()}
-    for path, text in texts.items():
-        parts = {
-            "files": 1,
-            "code lines": code_lines(text),
-            "value types": types[modules[path]],
-            "public names": len(public_names(trees[path])),
-        }
-        for room in (f"`{path.parts[0]}/`" if len(path.parts) > 1 else "`*.py`", "all"):
-            counts.setdefault(room, Counter()).update(parts)
-    return [{"room": room, **counts[room]} for room in sorted(counts)]
+
+
+def is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def first_program() -> dict[str, int]:
+    """Own files and lines that the README's first program loads."""
+    (program, *_) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    after = "import sys\nfor name, module in sorted(sys.modules.items()):\n"
+    after += "    if name.partition('.')[0] == 'fedfairx': print('loaded', module.__file__)\n"
+    ran = subprocess.run([sys.executable, "-c", program + after], capture_output=True, text=True, check=True)
+    files = [line.split(" ", 1)[1] for line in ran.stdout.splitlines() if line.startswith("loaded ")]
+    lines = sum(len(Path(file).read_text("utf-8").splitlines()) for file in files)
+    return {"first program: files": len(files), "first program: lines": lines}
 
 
 # --- calls ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class Trace:
-    """The functions of the package that a call enters, and how deep their frames lie in its stacks."""
+    """The functions of the package that a call enters, and the values of its types that they handle."""
 
-    functions: set[CodeType] = field(default_factory=set)
-    depths: set[int] = field(default_factory=set)
+    def __init__(self) -> None:
+        self.functions: set[CodeType] = set()
+        self.values: dict[int, Any] = {}  # by id, and kept, so that no id is used twice
 
-    def row(self, call: str) -> Row:
-        files = {each.co_filename for each in self.functions}
-        depth = max(self.depths, default=0)
-        return {"call": call, "functions": len(self.functions), "files": len(files), "depth": depth}
+    def handle(self, value: Any, depth: int = 4) -> None:
+        """Note a value, and those inside it."""
+        kind = type(value)
+        own = kind.__module__.partition(".")[0] == PACKAGE.name
+        if id(value) in self.values or not depth or not (own or kind in (list, tuple, dict)):
+            return
+        if dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct) or hasattr(kind, "_fields"):
+            self.values[id(value)] = value
+            names = getattr(kind, "__dataclass_fields__", None) or getattr(kind, "__struct_fields__", ())
+            inside = [*value] if isinstance(value, tuple) else [getattr(value, name, None) for name in names]
+        else:
+            inside = [*value.values()] if kind is dict else [*value] if kind in (list, tuple) else []
+        for each in inside[:16]:
+            self.handle(each, depth - 1)
 
 
 class Tracer:
-    """Follows calls into a package, in the thread that traces them and in those that start within it.
+    """Follows calls into the package, in the thread that traces them and in those that start within it.
 
     Other threads that run already can't be followed, so it is entered before there is a service.
     """
 
-    def __init__(self, package: Path = PACKAGE) -> None:
-        self._folder = str(package) + os.sep
+    def __init__(self) -> None:
+        self._folder = str(PACKAGE) + os.sep
         self._trace: Trace | None = None
 
     def __enter__(self) -> Tracer:
-        self._before = threading.getprofile()
         threading.setprofile(self._follow)
         return self
 
     def __exit__(self, *_: object) -> None:
-        threading.setprofile(self._before)
+        threading.setprofile(None)
 
     @contextmanager
     def trace(self) -> Iterator[Trace]:
         """Trace what is called within a `with` statement."""
-        self._trace, before = Trace(), sys.getprofile()
+        self._trace = trace = Trace()
         sys.setprofile(self._follow)
         try:
-            yield self._trace
+            yield trace
         finally:
-            sys.setprofile(before)
+            sys.setprofile(None)
             self._trace = None
 
-    def _follow(self, frame: FrameType, event: str, _: Any) -> None:
-        trace = self._trace
-        if trace is None or event != "call" or not frame.f_code.co_filename.startswith(self._folder):
+    def _follow(self, frame: FrameType, event: str, result: Any) -> None:
+        trace, code = self._trace, frame.f_code
+        if trace is None or event not in ("call", "return") or not code.co_filename.startswith(self._folder):
             return
-        trace.functions.add(frame.f_code)
-        depth, above = 0, frame
-        while above is not None:
-            depth += above.f_code.co_filename.startswith(self._folder)
-            above = above.f_back  # type: ignore[assignment]  # None above the first
-        trace.depths.add(depth)
+        if code.co_name not in ("<listcomp>", "<setcomp>", "<dictcomp>"):  # Python 3.12 has none
+            trace.functions.add(code)
+        for value in [*frame.f_locals.values(), result]:
+            trace.handle(value)
 
 
-def typical(traces: Sequence[Trace]) -> Trace:
-    """The trace with the median number of functions, of those after the warm-up."""
-    counts = {len(each.functions): each for each in traces[WARM_UP:]}
-    return counts[statistics.median_high(len(each.functions) for each in traces[WARM_UP:])]
+def functions(traces: list[Trace]) -> int:
+    """How many functions each of the calls enters after the warm-up."""
+    return len(set.intersection(*(each.functions for each in traces[WARM_UP:])))
 
 
-def http(tracer: Tracer) -> tuple[Trace, Trace]:
-    """A decision and its reward, through the application of a service with SQLite."""
-    decisions, rewards = [], []
+def types(traces: list[Trace]) -> set[type]:
+    """The types of which each call after the warm-up makes objects that the calls before do not have."""
+    found, before = [], set[int]()
+    for number, trace in enumerate(traces):
+        if number >= WARM_UP:
+            found.append({type(value) for key, value in trace.values.items() if key not in before})
+        before |= trace.values.keys()
+    return set.intersection(*found)
+
+
+def http(tracer: Tracer) -> tuple[dict[str, int], set[type]]:
+    """A decision, its reward, and reading it back, through the application of a service with SQLite."""
+    decisions, rewards, read = [], [], []
     with TemporaryDirectory() as folder, asking(f"{folder}/service.db") as client:
         for _ in range(WARM_UP + TIMES):
             time.sleep(PAUSE)
             with tracer.trace() as trace:
-                decision = decide(client)
+                path = f"/v1/decisions/{decide(client)['decision_id']}"
             decisions.append(trace)
             time.sleep(PAUSE)
             with tracer.trace() as trace:
-                answer = client.put(f"/v1/decisions/{decision['decision_id']}/reward", json={"reward": 1.0})
+                client.put(f"{path}/reward", json={"reward": 1.0}).raise_for_status()
             rewards.append(trace)
-            assert answer.is_success, answer.text
-    return typical(decisions), typical(rewards)
+            time.sleep(PAUSE)
+            with tracer.trace() as trace:
+                assert client.get(path).raise_for_status().json()["reward"] == 1.0
+            read.append(trace)
+    counts = {"one decision over HTTP": functions(decisions), "one reward over HTTP": functions(rewards)}
+    return counts, types(decisions) | types(rewards) | types(read)
 
 
-def release(tracer: Tracer) -> Trace:
+def release(tracer: Tracer) -> int:
     """A reward, the release that holds it, and a peer that learns from it; both members have SQLite."""
     traces, place = [], world(names=("org1", "org2"), agents=2)
     with TemporaryDirectory() as folder, ExitStack() as stack:
@@ -230,10 +280,10 @@ def release(tracer: Tracer) -> Trace:
                 _ = peer.agent.estimate
             traces.append(trace)
             assert peer.agent.held["org1"].number == number
-    return typical(traces)
+    return functions(traces)
 
 
-def secure_exchange(tracer: Tracer) -> Trace:
+def secure_exchange(tracer: Tracer) -> int:
     """The exchange in which one of four secure members, an opener with SQLite, makes and sends its row."""
     traces = []
     with TemporaryDirectory() as folder, ExitStack() as stack:
@@ -253,41 +303,46 @@ def secure_exchange(tracer: Tracer) -> Trace:
             assert (one.progress.sent, one.progress.opened) == (number, number - 1)
             place.turn()
             place.check_total(number)
-    return typical(traces)
+    return functions(traces)
 
 
-def calls() -> list[Row]:
-    """One row for each of the four calls."""
+def measure() -> tuple[dict[str, int], set[type]]:
+    """All that has a limit, and the types on a decision's way."""
+    trees = [ast.parse(path.read_text("utf-8")) for path in sorted(PACKAGE.rglob("*.py"))]
     with Tracer() as tracer:
-        decision, reward = http(tracer)
-        return [
-            decision.row("one decision over HTTP"),
-            reward.row("one reward over HTTP"),
-            release(tracer).row("observe, release, a peer's model"),
-            secure_exchange(tracer).row("one exchange of a secure member"),
-        ]
+        calls, on_the_way = http(tracer)
+        calls["observe, release, a peer's model"] = release(tracer)
+        calls["one exchange of a secure member"] = secure_exchange(tracer)
+    found = axes(trees) | {"methods of Agent": methods_of_agent(trees)}
+    found |= {"types on a decision's way": len(on_the_way)} | first_program()
+    return found | {f"functions: {call}": count for call, count in calls.items()}, on_the_way
 
 
-# --- the report -------------------------------------------------------------------------------------------
-
-
-def table(rows: Sequence[Row]) -> str:
-    """Rows as a table in Markdown."""
-    lines = [[*rows[0]], ["---"] * len(rows[0])]
-    for row in rows:
-        lines.append(
-            [cell if isinstance(cell, str) else f"{cell:,}".replace(",", " ") for cell in row.values()]
-        )
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--json", action="store_true", help="print JSON instead of Markdown")
-    as_json = parser.parse_args(arguments).json
-    report = {"rooms": rooms(), "calls": calls()}
-    print(json.dumps(report, indent=1) if as_json else "\n\n".join(table(rows) for rows in report.values()))
+    parser.add_argument("--write", action="store_true", help="lower limits to what is found; none is raised")
+    write = parser.parse_args().write
+    found, on_the_way = measure()
+    limits = json.loads(FILE.read_text("utf-8")) if FILE.exists() else found
+    if write:
+        limits = {name: min(count, limits.get(name, count)) for name, count in found.items()}
+        FILE.write_text(json.dumps(limits, indent=1) + "\n", "utf-8")
+    print(packages())
+    print("\nOn a decision's way:", ", ".join(sorted(each.__name__ for each in on_the_way)), end="\n\n")
+    for name, count in found.items():
+        limit = limits.get(name, -1)
+        print(f"{name:46} {count:6} of {limit}" + ("  TOO MANY" if count > limit else ""))
+    if any(count < limits.get(name, -1) for name, count in found.items()):
+        print("\nSome are below their limits: `python tests/structure.py --write` lowers these.")
+    above = [name for name, count in found.items() if count > limits.get(name, -1)]
+    if above or found.keys() != limits.keys():
+        print(
+            f"\nAbove the limits of {FILE.name}, or not in it: {', '.join(above) or 'names that are gone'}."
+        )
+        print("Take something out; or raise the limit by hand, with the reason in the commit.")
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
