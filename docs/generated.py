@@ -29,7 +29,7 @@ from fedfairx.federation.exchange import envelope
 from fedfairx.service import openapi
 from fedfairx.service.auth import ROLES
 from fedfairx.service.federation import REFUSED
-from fedfairx.service.metrics import METRICS, kind, over_processes
+from fedfairx.service.metrics import METRICS, kind
 from fedfairx.service.pages import DECISION, PAGES, SHARE
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.storage import open_database
@@ -193,11 +193,11 @@ def roles() -> str:
 
 
 def metrics() -> str:
-    """All metrics, with their types and labels, and what to take of them over processes."""
+    """All metrics, with their types and labels."""
     return _table(
-        ("metric", "type", "labels", "over processes", "meaning"),
+        ("metric", "type", "labels", "meaning"),
         (
-            (f"`fedfairx_{name}`", kind(name), _listed(each.labels), over_processes(name), each.help)
+            (f"`fedfairx_{name}`", kind(name), _listed(each.labels), each.help)
             for name, each in METRICS.items()
         ),
     )

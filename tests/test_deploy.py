@@ -28,26 +28,23 @@ import yaml
 from check_jsonschema.cli import main as check_jsonschema
 
 from fedfairx.cli.main import parser
-from fedfairx.client import Client
 from fedfairx.federation.roster.rounds import Rounds
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.setup.create import create_federation
 from fedfairx.service.metrics import EDGES, METRICS
 from fedfairx.service.routes import OPERATIONS
-from fedfairx.service.settings import PREFIX, Settings, load, table
-from fedfairx.storage import postgres
-from fedfairx.storage.api_keys import open_keys
+from fedfairx.service.settings import PREFIX, Settings, table
 from member_service import founded, member_of, rounds
 from nats_server import NatsServer, free_port
 from servers import missing
-from service_helpers import CONTEXTS, Running, asking, decide, until
+from service_helpers import asking, decide, until
 
 DEPLOY = Path(__file__).resolve().parent.parent / "deploy"
 COMPOSE = sorted(DEPLOY.glob("compose.*.yaml"))
 MANIFESTS = {
     file.name: list(yaml.safe_load_all(file.read_text())) for file in sorted(DEPLOY.glob("kubernetes*.yaml"))
 }
-MANIFEST, REPLICAS = MANIFESTS["kubernetes.yaml"], MANIFESTS["kubernetes.replicas.yaml"]
+MANIFEST = MANIFESTS["kubernetes.yaml"]
 RULES = DEPLOY / "prometheus" / "fedfairx.rules.yml"
 PODS = [
     each["spec"]["template"]["spec"]
@@ -67,7 +64,7 @@ def test_compose_files_fit_the_specification(file: Path, capsys: pytest.CaptureF
     assert done.value.code == 0, capsys.readouterr().out
 
 
-@pytest.mark.parametrize("resource", MANIFEST + REPLICAS, ids=lambda each: each["kind"])
+@pytest.mark.parametrize("resource", MANIFEST, ids=lambda each: each["kind"])
 def test_manifests_fit_kubernetes(resource: Any) -> None:
     kubernetes_validate.validate(resource, kubernetes_validate.latest_version(), strict=True)
     broken = json.loads(json.dumps(resource)) | {"speck": {}}
@@ -150,68 +147,6 @@ def test_kubernetes_leaves_the_mode_of_the_vault() -> None:
     assert place in {each["mountPath"] for each in pod["containers"][0]["volumeMounts"]}
 
 
-def test_replicas_say_that_they_are() -> None:
-    """All that share a database, and no other."""
-    compose = yaml.safe_load((DEPLOY / "compose.replicas.yaml").read_text())["services"]
-    (deployment,) = (each["spec"] for each in REPLICAS if each["kind"] == "Deployment")
-    service = deployment["template"]["spec"]["containers"][0]
-    in_pod = {each["name"]: each["value"] for each in service["env"] if "value" in each}
-    environments = [each["environment"] for each in compose.values() if "FEDFAIRX_DATABASE" in str(each)]
-    assert len(environments) == 2
-    for environment in (in_pod, *environments):
-        ours = {name: text for name, text in environment.items() if name.startswith(PREFIX)}
-        assert load(environment=ours).replica
-    assert deployment["replicas"] > 1
-    alone = (DEPLOY / "compose.service.yaml", DEPLOY / "kubernetes.yaml")
-    assert not any("FEDFAIRX_REPLICA" in file.read_text() for file in alone)
-
-
-def test_at_most_one_replica_is_stopped_at_a_time() -> None:
-    kinds = {each["kind"]: each["spec"] for each in REPLICAS}
-    deployment, budget = kinds["Deployment"], kinds["PodDisruptionBudget"]
-    assert budget["maxUnavailable"] == 1 < deployment["replicas"]
-    assert deployment["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
-    pods = deployment["template"]["metadata"]["labels"]
-    spread = deployment["template"]["spec"]["topologySpreadConstraints"]
-    assert {each["topologyKey"] for each in spread} == {
-        "kubernetes.io/hostname",
-        "topology.kubernetes.io/zone",
-    }
-    selectors = [each["labelSelector"] for each in spread]
-    for selector in (*selectors, budget["selector"], deployment["selector"]):
-        assert selector == {"matchLabels": pods}
-    for each in REPLICAS:
-        if each["kind"] == "Service":
-            assert each["spec"]["selector"] == pods
-
-
-def test_nginx_sends_a_post_once_and_waits_long_enough() -> None:
-    """A POST that may have arrived is only sent again by a client, which knows its key."""
-    text = (DEPLOY / "nginx.conf").read_text()
-    compose = yaml.safe_load((DEPLOY / "compose.replicas.yaml").read_text())["services"]
-    names = [name for name, each in compose.items() if "FEDFAIRX_DATABASE" in str(each)]
-    assert re.findall(r"^ *server (\w+):(\d+)", text, re.MULTILINE) == [
-        (name, str(Settings().port)) for name in names
-    ]
-    (again,) = re.findall(r"proxy_next_upstream (.*);", text)
-    assert "non_idempotent" not in again.split()
-    (waits,) = re.findall(r"proxy_read_timeout (\d+)s;", text)
-    (lock,) = re.findall(r"lock_timeout = '(\d+)s'", postgres._LIMITS)
-    assert int(waits) > int(lock)
-    (size,) = re.findall(r"client_max_body_size (\d+)m;", text)
-    assert int(size) << 20 == Settings().max_body
-    (listens,) = re.findall(r"listen (\d+);", text)
-    assert compose["balancer"]["ports"][0].endswith(f":{listens}")
-
-
-def test_prometheus_asks_each_replica() -> None:
-    prometheus = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.replicas.yml").read_text())
-    (names,) = prometheus["scrape_configs"][0]["dns_sd_configs"]
-    (headless,) = (each for each in REPLICAS if each["spec"].get("clusterIP") == "None")
-    (port,) = headless["spec"]["ports"]
-    assert names == {"names": [headless["metadata"]["name"]], "type": "A", "port": port["port"]}
-
-
 def test_prometheus_asks_where_kubernetes_serves() -> None:
     prometheus = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
     (target,) = prometheus["scrape_configs"][0]["static_configs"][0]["targets"]
@@ -222,50 +157,6 @@ def test_prometheus_asks_where_kubernetes_serves() -> None:
     (inside,) = pod["spec"]["template"]["spec"]["containers"][0]["ports"]
     assert (port["targetPort"], inside["containerPort"]) == (inside["name"], Settings().port)
     assert service["metadata"]["annotations"]["prometheus.io/port"] == str(Settings().port)
-
-
-@pytest.mark.process
-def test_nginx_goes_on_with_one_of_two_services(postgres: Any, tmp_path: Path) -> None:
-    """With the file as it is, but for names and ports."""
-    if shutil.which("nginx") is None:
-        missing("nginx")
-    place, port = postgres.schema(), free_port()
-    with open_keys(place) as keys:
-        key = keys.add("me", "admin")
-    services = [Running(place, "--replica", "--dimension", "3") for _ in range(2)]
-    text = (DEPLOY / "nginx.conf").read_text().replace("listen 8000", f"listen 127.0.0.1:{port}")
-    for name, service in zip(("one", "two"), services, strict=True):
-        text = text.replace(f"{name}:8000", service.url.removeprefix("http://"))
-    (tmp_path / "nginx.conf").write_text(text)
-    words = ["nginx", "-c", str(tmp_path / "nginx.conf"), "-e", str(tmp_path / "log"), "-g"]
-    words += [f"daemon off; master_process off; pid {tmp_path}/pid; error_log {tmp_path}/log;"]
-    checked = subprocess.run([*words, "-t"], capture_output=True, text=True)
-    assert checked.returncode == 0, checked.stderr
-    nginx = subprocess.Popen(words)
-    try:
-        with Client(f"http://127.0.0.1:{port}", key) as client:
-            for _ in range(20):
-                client.observe(client.decide(CONTEXTS), reward=1.0)
-            counts = [_steps_of(service.url, key) for service in services]
-            assert sum(counts) == 40
-            assert min(counts) > 0  # both were asked
-            services[0].kill()
-            for _ in range(20):
-                client.observe(client.decide(CONTEXTS), reward=1.0)
-            assert client.get("/v1/model")["observed"] == 40
-            assert _steps_of(services[1].url, key) == counts[1] + 40
-    finally:
-        nginx.terminate()
-        nginx.wait(30)
-        services[1].stop()
-
-
-def _steps_of(url: str, key: str) -> int:
-    """How many decisions and rewards a process has taken."""
-    text = httpx.get(f"{url}/metrics", headers={"authorization": f"Bearer {key}"}).text
-    return sum(
-        map(int, re.findall(r"^fedfairx_(?:decisions|rewards)_total\{.*\} (\d+)$", text, re.MULTILINE))
-    )
 
 
 # --- alerts ---
@@ -331,7 +222,6 @@ def test_alerts_are_about_metrics_that_there_are(tmp_path: Path) -> None:
         ["check", "rules", "fedfairx.rules.yml"],
         ["test", "rules", "fedfairx.test.yml"],
         ["check", "config", "--syntax-only", "prometheus.yml"],
-        ["check", "config", "--syntax-only", "prometheus.replicas.yml"],
     ],
     ids=" ".join,
 )

@@ -16,6 +16,7 @@ import pytest
 from fedfairx.errors import OlderCopy
 from fedfairx.service import write_queue
 from fedfairx.storage import sqlite
+from fedfairx.storage.postgres import PostgresDatabase
 from servers import Postgres, missing
 from service_helpers import CONTEXTS, asking, decide, metrics_of, until
 
@@ -172,3 +173,28 @@ def test_a_backup_while_it_runs_and_a_restore(tmp_path: Path) -> None:
         assert client.put(f"/v1/decisions/{old}/reward", json={"reward": 1.0}).status_code == 204
         assert client.put(f"/v1/decisions/{late}/reward", json={"reward": 1.0}).status_code == 404
         assert decide(client)["decision_id"] not in (old, late)
+
+
+def test_a_lost_commit_is_said_to_be_unknown(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch, time_passes: Callable[[], None]
+) -> None:
+    """And not that nothing was changed: the decision is there."""
+    with asking(postgres.schema()) as client:
+        real = PostgresDatabase.insert
+        request: Any = {"json": {"contexts": CONTEXTS}, "headers": {"idempotency-key": "k"}}
+
+        def cut(database: Any, *given: Any, **more: Any) -> None:
+            real(database, *given, **more)
+            database._writer.close()
+            monkeypatch.setattr(PostgresDatabase, "insert", real)
+            raise database._unknown()
+
+        monkeypatch.setattr(PostgresDatabase, "insert", cut)
+        answer = client.post("/v1/decisions", **request)
+        assert answer.status_code == 503
+        assert "Whether it was stored is not known" in answer.json()["detail"]
+        assert "changed" not in answer.json()["detail"]
+        assert "the same Idempotency-Key" in answer.json()["detail"]
+        time_passes()
+        until(lambda: client.post("/v1/decisions", **request).status_code == 201)
+        assert client.get("/v1/model").json()["pending"] == 1

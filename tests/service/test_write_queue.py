@@ -31,7 +31,6 @@ class Watched:
     def __init__(self) -> None:
         self.agent = ffx.Agent(2, seed=0)
         self.journal = self.database = self
-        self.shared = False  # with other processes
         self.groups: list[int] = []
         self.begun = threading.Event()  # a transaction has
         self.gate = threading.Event()
@@ -139,18 +138,6 @@ def test_agents_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = [what for what in order if not what.startswith("end")]
     assert steps == ["s0", "q0", "s1", "q1", "s2", "s3"]
     assert order[1::2][:4] == ["end of slow", "end of quick"] * 2
-
-
-def test_a_group_ends_for_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They may wait for the write lock, whether or not another agent waits here."""
-    monkeypatch.setattr(write_queue, "TURN", -1.0, raising=False)
-
-    async def work(queue: WriteQueue, watched: Watched) -> None:
-        watched.shared = True
-        async with asyncio.timeout(10):
-            assert len(await asyncio.gather(*(queue.do(watched, decide) for _ in range(3)))) == 3
-
-    assert run(work).groups == [1, 1, 1]
 
 
 def test_steps_that_were_put_off_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -250,22 +250,6 @@ def test_content_that_was_removed_is_not_hidden_by_a_drop_of_others(tmp_path: Pa
             agent.journal.decision(ids[-1])
 
 
-def test_a_process_that_has_not_read_what_is_dropped_knows_it(postgres: Any) -> None:
-    """Of processes that share a database: it begins with a snapshot, since the rows are empty."""
-    address = postgres.lend()
-    places = [f"{address}&application_name=process{number}" for number in range(2)]
-    one = ffx.Agent.open(places[0], dimension=2, shared=True)
-    with one, ffx.Agent.open(places[1], shared=True) as two:
-        for _ in range(5):
-            two.observe(two.decide(np.eye(2)), reward=1.0)
-        last = two.decide(np.eye(2))
-        assert two.drop_contexts(before=last.time / 1e6) == 5
-        with one.transaction():  # it catches up
-            assert one.observed == 5
-        assert one.state() == two.state()
-    postgres.take_back(address)
-
-
 def test_what_was_dropped_is_told_of_times_before_it_alone() -> None:
     said = Amendments(Dropped(3, until=int(START * 1e6)))
     for since in (None, 0.0, START - 1):

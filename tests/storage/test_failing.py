@@ -18,8 +18,10 @@ import pytest
 
 import fedfairx as ffx
 from elsewhere import elsewhere
-from fedfairx.errors import OlderCopy, StateError, StorageError, StorageUnavailable
+from fedfairx.decision import DecisionNote
+from fedfairx.errors import KeyTaken, OlderCopy, OutcomeUnknown, StateError, StorageError, StorageUnavailable
 from fedfairx.storage import postgres as storage_on_server
+from fedfairx.storage.api_keys import open_keys
 from fedfairx.storage.sqlite import RECENTLY
 from fedfairx.storage.verification import check_logs, open_for_reading
 from servers import Postgres
@@ -215,6 +217,58 @@ def test_a_process_that_had_it_in_vain_does_no_harm(postgres: Postgres) -> None:
         with pytest.raises(StorageUnavailable, match="nothing has changed"):
             agent.decide(X)
         accepted_by_all(agent, place)
+
+
+def test_making_a_key_takes_no_database_from_a_process_that_lost_its_connection(postgres: Postgres) -> None:
+    place = postgres.schema()
+    with opened(place) as agent:  # type: ignore[arg-type]
+        agent.set_window(1.0)
+        cut(postgres)
+        with open_keys(place) as keys:
+            keys.add("shop", "writer")
+        with pytest.raises(StorageUnavailable, match="nothing has changed"):
+            agent.decide(X)
+        accepted_by_all(agent, place)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize(("name", "keys"), [("insert", ["k"]), ("commit", ["k", "l"])])
+def test_a_connection_lost_during_a_commit_leaves_it_unknown(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch, name: str, keys: list[str], stored: bool
+) -> None:
+    """Of one row, and of several. The agent then is as the database is, and so is its next release."""
+    place = postgres.schema()
+
+    def decide() -> None:
+        with agent.transaction():
+            for key in keys:
+                agent.decide(X, note=DecisionNote(key=key))
+
+    with opened(place) as agent:  # type: ignore[arg-type]
+        database: Any = agent.journal.log.database
+        real = getattr(database, name)
+
+        def lost(*given: Any, **more: Any) -> None:
+            if stored:
+                real(*given, **more)
+                database._writer.close()
+                raise database._unknown()
+            cut(postgres)
+            real(*given, **more)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(database, name, lost)
+            with pytest.raises(OutcomeUnknown if stored or name == "commit" else StorageUnavailable):
+                decide()
+        if stored:
+            with pytest.raises(KeyTaken):
+                decide()
+        else:
+            decide()
+        assert agent.pending == 4 + len(keys)
+        first = agent.release()
+        assert (first.number, agent.past_release(1)) == (1, first)
+        agent.verify()
 
 
 @pytest.mark.process

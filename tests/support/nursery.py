@@ -28,15 +28,11 @@ from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.service import federation
 from fedfairx.service.app import make_app
 from fedfairx.service.server import config
-from fedfairx.storage import leases, postgres
 from service_helpers import asking, decide, settings_for
 
 LONGEST = 2**17  # bytes of a message
 EVERY = 0.1  # seconds between two exchanges of a member: tests wait for them
 PATIENCE = 5.0  # seconds that a member waits for the last total of its epoch, for the same reason
-IDLE = 2  # seconds that a process may stand still with the write lock of a database, for the same reason
-LIMITS = f"SET idle_in_transaction_session_timeout = '{IDLE}s'; SET lock_timeout = '{IDLE + 2}s'"
-LEASE = 2  # seconds after which another replica takes a duty over, for the same reason
 
 
 def prepare() -> None:
@@ -93,8 +89,7 @@ def serve(arguments: list[str], environment: dict[str, str], folder: str, said: 
 
 if __name__ == "__main__":
     prepare()
-    federation.EVERY, machine.PATIENCE, leases.SECONDS = EVERY, PATIENCE, LEASE
-    postgres._LIMITS, postgres._IDLE = LIMITS, IDLE
+    federation.EVERY, machine.PATIENCE = EVERY, PATIENCE
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # processes that end need no wait()
     asked = socket.socket(fileno=0)
     while True:

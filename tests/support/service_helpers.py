@@ -231,11 +231,6 @@ class Running:
     def gone(self) -> bool:
         return _is_gone(self._process)
 
-    @property
-    def name(self) -> str:
-        """As it calls itself among replicas."""
-        return f"process {self._process} on {socket.gethostname()}"
-
 
 def until(true: Any, *, seconds: float = 10.0) -> None:
     """Wait until something holds."""

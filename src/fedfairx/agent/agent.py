@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import contextmanager
 from itertools import takewhile
 from os import PathLike
 from typing import Any, Self, Unpack, cast
@@ -28,7 +28,7 @@ from fedfairx.agent.log import ENDED, NullLog, StepLog
 from fedfairx.agent.model import AgentModel
 from fedfairx.agent.options import PLAIN, WHERE_SECURE, Expiry, Keywords, Options
 from fedfairx.agent.partners import Partners
-from fedfairx.agent.persistence import NOT_THE_SAME, AgentStore, Specification, find_store, make_store
+from fedfairx.agent.persistence import AgentStore, Specification, find_store, make_store
 from fedfairx.agent.reward_limits import check_weights
 from fedfairx.agent.settings import StoredSettings, plain_value, read_value
 from fedfairx.agent.state import MOST, AgentState, PendingDecision
@@ -76,19 +76,15 @@ from fedfairx.errors import (
 )
 from fedfairx.features import Encoded, Schema, are_described
 from fedfairx.privacy import (
-    Bounds,
     Budget,
     NonPrivateSums,
     Privatizer,
     Release,
-    SimulatedNoise,
     carry_over,
 )
 from fedfairx.privacy.ledger.rollback import Confirm
 from fedfairx.privacy.privatizers.stream import refuse_person
 from fedfairx.storage import erasure, replacement
-from fedfairx.storage.agents import read_agent
-from fedfairx.storage.database import damaged
 from fedfairx.storage.erasure import Deletion, Rollback
 from fedfairx.storage.journal import Journal
 from fedfairx.storage.open_log import open_log
@@ -1454,7 +1450,6 @@ class Agent:
         window: float | None = None,
         default_reward: float | None = None,
         confirm: Confirm | None = None,
-        shared: bool = False,
         **keywords: Unpack[Keywords],
     ) -> Self:
         """Open an agent in a file (SQLite) or a `postgresql://` database; see docs/howto/keep-an-agent.md.
@@ -1462,7 +1457,7 @@ class Agent:
         The first opening creates the agent and needs a dimension, a schema or actions. Later openings need
         only the place, and refuse a setting that differs from the stored one. Only a schema may append to the
         stored one. Every call is on disk before it returns, or has changed nothing. Only one process at a
-        time can have the database open, unless all share it: `close` it, or use it as a context manager.
+        time can have the database open: `close` it, or use it as a context manager.
 
         name: which agent, if the database holds several.
         dimension, schema, actions, options, seed: as for `Agent`, like other keywords.
@@ -1473,16 +1468,10 @@ class Agent:
         default_reward: the reward learnt then; it may change too.
         confirm: asks the peers whether this is the latest copy, before anything is sent
             (`privacy.refuse_old_copy`).
-        shared: several processes may have a `postgresql://` database open, if all say so. Each call that
-            writes first takes the steps of the others, and its own come after them, as if one process had
-            made all. What is only read, like `estimate`, is as of the last such call; an empty `transaction`
-            catches up.
         """
         spec = Specification(name, dimension, schema, actions, options, budget, keywords)
-        log = open_log(place, shared=shared)
-        if shared:
-            _compile(log, spec)
-        with _opening(log) as opening:
+        log = open_log(place)
+        with _opening(log):
             store = find_store(log, name)
             if store is None:
                 with log.transaction:
@@ -1505,7 +1494,6 @@ class Agent:
             if confirm is not None:
                 last = agent._exchange.latest.get(agent.name)
                 confirm(agent.released, "" if last is None else last.digest)
-            opening.append(store)
             store.follow()  # last: after an error, nothing of the agent may stay in the log
         return agent
 
@@ -1534,11 +1522,6 @@ class Agent:
         return isinstance(self._log, AgentStore)
 
     @property
-    def shared(self) -> bool:
-        """Whether other processes may have it open too (`Agent.open`)."""
-        return self.durable and self._stored().log.database.shared
-
-    @property
     def journal(self) -> Journal:
         """The stored decisions, by id, by key or by time."""
         return self._stored().journal
@@ -1556,22 +1539,9 @@ class Agent:
     def verify(self) -> None:
         """Replay a durable agent's whole log; `StateError` unless it ends in the same state, to the bit.
 
-        It takes about as long as learning the rewards took, and blocks all other calls. Where processes share
-        the database, it blocks none: a copy of the agent replays the log as it is now.
+        It takes about as long as learning the rewards took, and blocks all other calls.
         """
-        store = self._stored()
-        if not self.shared:
-            store.verify()
-            return
-        with closing(store.log.database.at_one_time()) as database:
-            with self._transaction:
-                state, log = store.snapshot(), Log(database)  # it is first asked while nobody appends
-            row = read_agent(log, store.journal.agent)
-            copy = AgentStore(log, row.number, row.settings, row.secret)
-            type(self)._in(copy, self.options, None)
-            copy.restore(whole=True)
-            if copy.snapshot() != state:
-                raise damaged(store.journal.place, NOT_THE_SAME)
+        self._stored().verify()
 
     def close(self) -> None:
         """Close the database; an agent in memory has none."""
@@ -1584,43 +1554,13 @@ class Agent:
         self.close()
 
 
-def _compile(log: Log, spec: Specification) -> None:
-    """Compile what an agent needs, which may take a minute, before it holds up other processes."""
-    from fedfairx.agent.warm import warm  # which makes agents
-
-    try:
-        with log.lock:
-            store = find_store(log, spec.name)
-        sharing: Budget | Bounds | None
-        if store is not None:
-            settings, options = store.settings, store.options(spec.merit)
-            sharing = store.budgets[-1] if store.budgets else None
-        else:
-            settings, options = spec.settings(log.database.place), spec.all_options
-            sharing = spec.sharing()
-        privatizer = None
-        if isinstance(sharing, Budget):  # calibrated here, and once in a process
-            privatizer = sharing.privatizer(settings.dimension, noise=SimulatedNoise(0))
-        warm(Agent(**settings.arms(), options=options, privatizer=privatizer))
-    except BaseException:
-        log.close()
-        raise
-
-
 @contextmanager
-def _opening(log: Log) -> Iterator[list[AgentStore]]:
-    """Hold the lock of a log that other agents may be using, and close the log if opening fails.
-
-    Where processes share the database, none of them appends meanwhile.
-    """
-    stores: list[AgentStore] = []
+def _opening(log: Log) -> Iterator[None]:
+    """Hold the lock of a log that other agents may be using, and close the log if opening fails."""
     with log.lock:
         try:
-            with log.transaction if log.database.shared else nullcontext():
-                yield stores
+            yield
         except BaseException:
-            for store in stores:
-                store.abandon()
             log.close()
             raise
 

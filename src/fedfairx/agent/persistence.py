@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from fedfairx import steps
 from fedfairx.agent.actions import as_arms
 from fedfairx.agent.core import Core
 from fedfairx.agent.options import Options
@@ -43,13 +42,11 @@ from fedfairx.storage.agents import (
     store_feature_schema,
     update_settings,
 )
-from fedfairx.storage.amendments import Amendments
 from fedfairx.storage.database import damaged
 from fedfairx.storage.journal import Entry, Journal
 from fedfairx.storage.open_log import leave_mark
 from fedfairx.storage.privacy_ledger import StoredLedger, StoredPersons
 from fedfairx.storage.queries import number_at
-from fedfairx.storage.seals import DIGEST
 from fedfairx.storage.transaction_log import Log
 
 SNAPSHOT_EVERY = 5000  # steps, at least, from one snapshot to the next
@@ -57,9 +54,6 @@ SHORT = 100  # steps that a short call takes at most: a decision, or the rewards
 PAIRS = 50  # pairs of coordinates that a snapshot writes in the time of a step
 FEW = 20_000  # the most steps that are read into memory before any is replayed
 CHUNK = 200  # decisions whose contexts are dropped in one transaction
-NOT_THE_SAME = "replayed, its log ends in another state"
-#: Steps after which what was applied before them is no longer what the log gives, or can no longer be read.
-REWRITING = (steps.Replaced, steps.Deleted, steps.RolledBack, steps.Dropped)
 
 
 def find_store(log: Log, name: str | None) -> AgentStore | None:
@@ -201,16 +195,15 @@ class AgentStore:
     def follow(self) -> None:
         """Keep the agent in step with the log from now on, and give it a prefix of its ids to come."""
         log, number = self.log, self.journal.agent
-        if number not in log.prefixes:  # else this process has had the log since then
+        if number not in log.prefixes:  # else this process has had the log since then, and nobody else
             log.prefixes[number] = self.journal.begin_incarnation()
             leave_mark(log)
         for hooks, hook in self._hooks():
             hooks.append(hook)
         log.committed[number] = self._after_commit
-        log.followers[number] = self._catch_up
         self.journal.long_after = self._snapshot_soon
         log.agents.add(number)
-        self.prefix = self.prefixes.pairs[-1][1]
+        self.prefix = log.prefixes[number]
 
     def close(self) -> None:
         """Detach the agent from the log, which is closed with its last agent."""
@@ -225,25 +218,15 @@ class AgentStore:
                     try:
                         self._before_close()
                     finally:
-                        self._detach()
+                        for hooks, hook in self._hooks():
+                            hooks.remove(hook)
+                        del log.committed[number]
             finally:
                 log.close()
 
-    def _detach(self) -> None:
-        for hooks, hook in self._hooks():
-            hooks.remove(hook)
-        del self.log.committed[self.journal.agent], self.log.followers[self.journal.agent]
-
-    def abandon(self) -> None:
-        """After a failed opening: leave nothing of the agent in the log, which the caller closes."""
-        if self.log.followers.get(self.journal.agent) == self._catch_up:
-            self.log.agents.remove(self.journal.agent)
-            self.log.prefixes.pop(self.journal.agent)
-            self._detach()
-
     def _hooks(self) -> list[tuple[list[Any], Callable[[], object]]]:
         log = self.log
-        return [(log.restorers, self._read_again), (log.closing, self._before_close)]
+        return [(log.restorers, self.restore), (log.closing, self._before_close)]
 
     def options(self, merit: Merit | None) -> Options:
         """The stored options; a function of the user's own must be given as `merit`."""
@@ -289,11 +272,6 @@ class AgentStore:
 
         An agent that a service has told its features, or that there are none, keeps them.
         """
-        if self.log.database.shared:
-            raise InvalidInput(
-                f"schema must be left out: this agent was made without one, and can get one only from a "
-                f"process that has {self.journal.place} alone, got {schema}"
-            )
         compatible = self.settings.actions is None and schema.width == self.settings.dimension
         if not compatible or not store_feature_schema(self.journal, schema.to_dict()):
             raise InvalidInput(
@@ -308,7 +286,6 @@ class AgentStore:
         """Bring the agent to the end of the log, from the newest snapshot or, if `whole`, from the first."""
         try:
             self._read_budgets()
-            self._read_prefixes()
             self._restore(whole)
         except FedFairXError:
             raise
@@ -331,60 +308,18 @@ class AgentStore:
         amended = journal.amendments(self.log.database.execute)
         core.restore(state, privatizer, pending)
         journal.unsaved = 0
-        self._replay_all(entries, amended)
-
-    def rebuild(self) -> None:
-        """Inside a transaction, after a step that changes how earlier ones are read: restore the agent.
-
-        If that took many steps, the state is stored in the same transaction: other processes, which may be
-        next, then need not replay them too.
-        """
-        self.log.settle()
-        self.restore()
-        if self._snapshot_soon(0):
-            self.take_snapshot()
-
-    def _read_prefixes(self) -> None:
-        if self.log.database.shared:
-            self.journal.read_prefixes()
-            self.prefix = self.prefixes.pairs[-1][1] if self.prefixes.pairs else ""
-
-    def _read_again(self) -> None:
-        """Restore the agent, whose earlier steps other processes may have rewritten."""
-        self.journal.rewritten += 1
-        self.restore()
-
-    def _catch_up(self, since: int) -> None:
-        """Inside a transaction, at its start: apply what other processes have appended from a number on.
-
-        They wait meanwhile. So a process that stood still for long begins with the newest snapshot.
-        """
-        journal, heads = self.journal, self.log.heads
-        self._read_prefixes()
-        head = heads.pop(journal.agent, None)
-        far = self.log.end - since > SNAPSHOT_EVERY and journal.snapshot_numbers()[-1] > since
-        entries = [] if far else list(journal.entries(since, after=head))
-        if far or any(isinstance(entry.step, REWRITING) for entry in entries):
-            self._read_again()
-        else:
-            if any(isinstance(entry.step, steps.RunBegun | steps.EpochBegun) for entry in entries):
-                self._read_budgets()
-            for run in self._runs.values():
-                if run.stream is not None:
-                    run.stream.read_again()
-            self._replay_all(entries, Amendments())
-        if entries:
-            heads[journal.agent] = entries[-1].seal[DIGEST]
-
-    def _replay_all(self, entries: Iterable[Entry], amended: Amendments) -> None:
         try:
             for entry in entries:
                 self._replayed = entry.time
                 self._replay(entry, undone=amended.is_undone(entry.number))
-                self.journal.unsaved += 1
-                self.log.go_on()
+                journal.unsaved += 1
         finally:
             self._replayed = None
+
+    def rebuild(self) -> None:
+        """Inside a transaction, after a step that changes how earlier ones are read: restore the agent."""
+        self.log.settle()
+        self.restore()
 
     def _replay(self, entry: Entry, *, undone: bool) -> None:
         try:
@@ -475,11 +410,11 @@ class AgentStore:
             finally:
                 self.restore()
             if not same:
-                raise damaged(self.journal.place, NOT_THE_SAME)
+                raise damaged(self.journal.place, "replayed, its log ends in another state")
 
     def take_snapshot(self) -> None:
         """Store the state after all steps so far."""
-        with self.log.transaction:  # which catches up first
+        with self.log.transaction:  # which first restores what a failed step has left
             self.journal.write_snapshot(self.snapshot())
 
     def snapshot(self) -> dict[str, Any]:
@@ -497,11 +432,6 @@ class AgentStore:
             with suppress(StorageError):
                 self.log.database.overwrite_deleted()
         if self._snapshot_soon(0):
-            if self.log.database.shared:  # another process may have taken one
-                unsaved = self.log.end - self.journal.snapshot_numbers()[-1]
-                self.journal.unsaved = min(self.journal.unsaved, unsaved)
-                if not self._snapshot_soon(0):
-                    return
             self._try_snapshot()
 
     def _snapshot_soon(self, steps: int = SHORT) -> bool:
@@ -552,7 +482,7 @@ class AgentStore:
         if not count:
             return False
         with self.log.transaction:
-            if journal.amendments() != amendments:  # another thread or process was faster
+            if journal.amendments() != amendments:  # another thread was faster
                 return True
             if not self._sound_snapshots(bound):
                 self.take_snapshot()

@@ -18,22 +18,19 @@ from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.privacy import Bounds, Budget
 from fedfairx.privacy.guarantee import DecideFrom
 from fedfairx.service.feature_table import FeatureTable
-from fedfairx.service.federation import Membership, refuse_engine
+from fedfairx.service.federation import Membership
 from fedfairx.service.metrics import AgentMetrics
 from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.settings import Settings, place_of, schema_of
 from fedfairx.service.write_queue import WriteQueue
 from fedfairx.storage.agents import read_feature_schema, store_feature_schema
-from fedfairx.storage.leases import Leases
 
 #: Settings that are arguments of `Agent.open`: options that an agent stores, and how it is run.
 KEPT = {item.name for item in fields(SharedOptions)} & {item.name for item in fields(StoredSettings)}
 KEPT |= {"actions", "name", "window", "default_reward"}
 
 
-def open_served(
-    settings: Settings, *, write_queue: WriteQueue, metrics: AgentMetrics, leases: Leases | None = None
-) -> ServedAgent:
+def open_served(settings: Settings, *, write_queue: WriteQueue, metrics: AgentMetrics) -> ServedAgent:
     """Open or create the agent of these settings, ready for requests.
 
     A setting that is not given is as stored, or its default.
@@ -47,22 +44,8 @@ def open_served(
         require(dimension == expected, "dimension", f"must be {expected}, as in the database", dimension)
         remember(agent, settings)
         warm(agent)
-        membership = None
-        if place is not None:
-            refuse_engine(place, shared=settings.replica)
-            # Of processes that share the database, only one is on the machine with the vault.
-            if not (place.roster.terms.secure and settings.replica and not settings.vault):
-                membership = Membership(place, agent, leases)
-        return ServedAgent(
-            settings,
-            agent,
-            features,
-            membership,
-            write_queue=write_queue,
-            metrics=metrics,
-            leases=leases,
-            place=place,
-        )
+        membership = None if place is None else Membership(place, agent)
+        return ServedAgent(settings, agent, features, membership, write_queue=write_queue, metrics=metrics)
     except BaseException:
         agent.close()
         raise
@@ -85,7 +68,7 @@ def _sample(settings: Settings) -> Iterator[Agent]:
     """An agent of these settings in a database of its own, which is thrown away."""
     place = MemberFolder.read(settings.federation) if settings.federation else None
     with TemporaryDirectory(prefix="fedfairx-") as folder:
-        agent = _open(replace(settings, data=folder, database="", replica=False), place)
+        agent = _open(replace(settings, data=folder, database=""), place)
         with closing(agent):
             yield agent
 
@@ -93,7 +76,7 @@ def _sample(settings: Settings) -> Iterator[Agent]:
 def _open(settings: Settings, place: MemberFolder | None) -> Agent:
     """Open the agent with these settings or, in a federation, with the terms of the roster."""
     if place is None:
-        return Agent.open(place_of(settings), shared=settings.replica, **_options(settings))
+        return Agent.open(place_of(settings), **_options(settings))
     named = settings.name or place.name
     require(named == place.name, "name", f"must be {place.name!r}, as in {settings.federation}", named)
     schema = schema_of(settings) if settings.features else None
@@ -105,7 +88,6 @@ def _open(settings: Settings, place: MemberFolder | None) -> Agent:
         decide_from=settings.decide_from if "decide_from" in settings.given else None,
         partners=settings.partners if "partners" in settings.given else None,
         half_life=settings.half_life,
-        shared=settings.replica,
         window=settings.window,
         default_reward=settings.default_reward,
     )

@@ -10,7 +10,7 @@ import asyncio
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -25,8 +25,7 @@ from fedfairx.service.problems import ProblemError
 from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.settings import OF_AGENT, OF_RUNNING, Settings, for_agent
 from fedfairx.service.write_queue import WriteQueue
-from fedfairx.storage.agents import ServedRow, forget_served, is_served, read_served, store_served
-from fedfairx.storage.leases import Leases
+from fedfairx.storage.agents import ServedRow, forget_served, read_served, store_served
 from fedfairx.storage.transaction_log import Log
 
 PATIENCE = 1.0  # seconds for which a request waits until another agent is no longer in use
@@ -34,20 +33,13 @@ PAUSE = 0.005  # seconds from one look to the next
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"  # of an agent that a request makes
 
 
-class _Overtaken(InvalidInput):
-    """Another process has changed what is kept of an agent."""
-
-
 class Agents:
     """All agents of a database, by name."""
 
-    def __init__(
-        self, settings: Settings, log: Log, write_queue: WriteQueue, leases: Leases | None = None
-    ) -> None:
+    def __init__(self, settings: Settings, log: Log, write_queue: WriteQueue) -> None:
         self._settings = settings
         self._log = log
         self._write_queue = write_queue
-        self._leases = leases
         self._folders = {MemberFolder.read(folder).name: folder for folder in settings.federations}
         self._own: str | None = None  # the agent of the service's own settings
         self._default: ServedAgent | None = None
@@ -138,7 +130,7 @@ class Agents:
     def _open(self, name: str) -> ServedAgent:
         metrics = self.metrics.get(name) or AgentMetrics()
         settings, row = self.settings_of(name), self.rows[name]
-        served = open_served(settings, write_queue=self._write_queue, metrics=metrics, leases=self._leases)
+        served = open_served(settings, write_queue=self._write_queue, metrics=metrics)
         served.archived = row.archived is not None
         self.open[name], self.metrics[name] = served, metrics
         self.rows[name] = row._replace(exists=True)
@@ -163,12 +155,10 @@ class Agents:
                 raise InvalidInput(
                     f"name must be another one: agent {name!r} was made by a request, with its own settings"
                 )
-            if not name and settings.replica:
-                name = "agent"  # another process may be about to make it too
             if name:
                 settings = replace(settings, name=name, given=settings.given | {"name"})
         metrics = AgentMetrics()
-        served = open_served(settings, write_queue=self._write_queue, metrics=metrics, leases=self._leases)
+        served = open_served(settings, write_queue=self._write_queue, metrics=metrics)
         self._own = name = served.agent.name
         self.open[name], self.metrics[name] = served, metrics
         served.archived = self.rows.setdefault(name, ServedRow()).archived is not None
@@ -209,56 +199,6 @@ class Agents:
             for served in self.open.values():
                 closing.callback(served.close)
 
-    # --- what other processes do ---------------------------------------------------------------------
-
-    async def look(self) -> None:
-        """Take over what processes that share the database have made, archived or run otherwise."""
-        async with self._changing:
-            await self._look()
-            first = next((name for name, row in self.rows.items() if row.exists), None)
-            if self._own is None and first is not None and self.default_name != first:
-                self._default = self.open.get(first) or await self._open_now(first)
-
-    async def _look(self) -> None:
-        """While nothing else changes: read what is kept of agents, if other processes may have changed it."""
-        if not self._settings.replica:
-            return
-        self.rows = await asyncio.to_thread(read_served, self._log)
-        if self._own is not None:
-            self.rows.setdefault(self._own, ServedRow())
-        for name, served in list(self.open.items()):
-            row, folder = self.rows.setdefault(name, ServedRow()), self._folders.get(name, "")
-            served.archived = row.archived is not None
-            if row.settings is not None:
-                served.follow(for_agent(self._settings, name, row.settings, federation=folder))
-            else:
-                served.follow(served.settings)
-            await self._share_or_not(name, served)
-
-    async def _share_or_not(self, name: str, served: ServedAgent) -> None:
-        """Let an agent that is archived leave its federation, and one that is offered again share again."""
-        if served.archived:
-            if served.place is not None:
-                await asyncio.to_thread(served.leave_federation)
-        elif name in self._folders and served.place is None and self._closable(served):
-            await self._close(served)
-            await self._open_now(name)
-
-    def _store(self, log: Log, name: str, settings: dict[str, Any] | None, *, archived: bool = False) -> None:
-        """Inside a transaction: store what is kept of an agent, unless another process was faster."""
-        if self._settings.replica and not is_served(log, name, self.rows.get(name)):
-            raise _Overtaken("agent must be as it was: another process has just changed it")
-        store_served(log, name, settings, archived=archived)
-
-    async def _change(self, change: Callable[[], Awaitable[None]]) -> None:
-        """Change what is kept of an agent, from what it is now: again if another process was faster."""
-        async with self._changing:
-            while True:
-                await self._look()
-                with suppress(_Overtaken):
-                    await change()
-                    return
-
     # --- making and archiving ------------------------------------------------------------------------
 
     async def make(self, name: str, values: dict[str, Any]) -> None:
@@ -273,7 +213,8 @@ class Agents:
         require(bool(is_name), "agent", rule, f"{len(name)} characters")
         if name not in self.rows:
             await self._compile(name, self._asked(name, values))
-        await self._change(lambda: self._make(name, values))
+        async with self._changing:
+            await self._make(name, values)
 
     async def _make(self, name: str, values: dict[str, Any]) -> None:
         row = self.rows.get(name)
@@ -284,7 +225,7 @@ class Agents:
             return
         self._asked(name, values)
         await self._make_room()
-        await self._write_queue.do(self._log, lambda log: self._store(log, name, values))
+        await self._write_queue.do(self._log, lambda log: store_served(log, name, values))
         self.rows[name] = ServedRow(values, exists=False)
         try:
             await self._open_now(name)
@@ -292,8 +233,6 @@ class Agents:
             await self._write_queue.do(self._log, lambda log: forget_served(log, name))
             del self.rows[name]
             raise
-        if self._settings.replica:  # another process may have stored others before the agent was there
-            await self._write_queue.do(self._log, lambda log: store_served(log, name, values))
 
     def _asked(self, name: str, values: dict[str, Any]) -> Settings:
         """The settings of a new agent."""
@@ -321,28 +260,31 @@ class Agents:
         if changed:
             served = self.open.get(name) or await self._open_now(name)
             archived = row.archived is not None
-            await served.run_with(after, lambda log: self._store(log, name, values, archived=archived))
+            await served.run_with(after, lambda log: store_served(log, name, values, archived=archived))
             row = self.rows[name] = row._replace(settings=values)
         return row
 
     async def archive(self, name: str) -> None:
         """Archive an agent: it makes no more decisions, and can still be read and get rewards."""
-        await self._change(lambda: self._archive(name))
-
-    async def _archive(self, name: str) -> None:
-        row = self.row(name)
-        if name == self._own:
-            text = "The service's own settings name it: stop the service, or leave them out."
-            raise ProblemError("agent-exists", text)
-        if not row.archived:
-            await self._set_archived(name, row, archived=True)
+        async with self._changing:
+            row = self.row(name)
+            if name == self._own:
+                text = "The service's own settings name it: stop the service, or leave them out."
+                raise ProblemError("agent-exists", text)
+            if not row.archived:
+                await self._set_archived(name, row, archived=True)
 
     async def _set_archived(self, name: str, row: ServedRow, *, archived: bool) -> None:
         await self._write_queue.do(
-            self._log, lambda log: self._store(log, name, row.settings, archived=archived)
+            self._log, lambda log: store_served(log, name, row.settings, archived=archived)
         )
         self.rows[name] = row._replace(archived=time.time() if archived else None)
         served = self.open.get(name)
-        if served is not None:
-            served.archived = archived
-            await self._share_or_not(name, served)
+        if served is None:
+            return
+        served.archived = archived
+        if archived:  # it leaves its federation
+            await asyncio.to_thread(served.leave_federation)
+        elif name in self._folders and served.membership is None and self._closable(served):
+            await self._close(served)
+            await self._open_now(name)

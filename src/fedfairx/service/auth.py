@@ -23,7 +23,6 @@ from fedfairx.errors import StorageError
 from fedfairx.service.fast_path import header_of
 from fedfairx.service.problems import ProblemError
 from fedfairx.storage.api_keys import ApiKey, ApiKeys
-from fedfairx.storage.sessions import StoredSessions
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -81,50 +80,31 @@ def refuse_other_agents(request: Request, agent: str | None) -> None:
 class Sessions:
     """Sessions of users of the pages: a random token in the browser, and here its hash with the key.
 
-    A session gives access to pages only, and is in memory: a restart ends it. Where processes share a
-    database, it is stored there: others accept it at once, and notice within `REMEMBERED` seconds that it has
-    ended.
+    A session gives access to pages only, and is in memory: a restart ends it.
     """
 
-    def __init__(self, stored: StoredSessions | None = None) -> None:
-        self.clock = time.monotonic if stored is None else time.time
-        self._stored = stored
+    def __init__(self) -> None:
+        self.clock = time.monotonic
         self._sessions: dict[bytes, tuple[ApiKey, float]] = {}  # hash of the token → whose, and until when
 
-    async def begin(self, key: ApiKey) -> str:
+    def begin(self, key: ApiKey) -> str:
         """Start a session for the holder of a key, and return its token."""
-        token, until = secrets.token_urlsafe(32), self.clock() + SECONDS
-        if self._stored is not None:
-            await asyncio.to_thread(self._stored.add, _hash(token), key, until)
-        self._sessions[_hash(token)] = key, until
+        token = secrets.token_urlsafe(32)
+        self._sessions[_hash(token)] = key, self.clock() + SECONDS
         return token
 
-    async def key_of(self, token: str) -> ApiKey | None:
+    def key_of(self, token: str) -> ApiKey | None:
         """The key of a token; None if the token is invalid."""
-        digest = _hash(token)
-        session = self._sessions.get(digest)
-        if session is None and self._stored is not None:  # another process may have begun it
-            session = await asyncio.to_thread(self._stored.find, digest)
-            if session is not None:
-                self._sessions[digest] = session
-        key, until = session or (None, 0.0)
+        key, until = self._sessions.get(_hash(token), (None, 0.0))
         return None if key is None or self.clock() >= until else key
 
-    async def end(self, token: str) -> None:
+    def end(self, token: str) -> None:
         """End a session."""
         self._sessions.pop(_hash(token), None)
-        if self._stored is not None:
-            await asyncio.to_thread(self._stored.remove, _hash(token))
 
-    async def keep(self, in_force: Collection[str]) -> None:
-        """Drop expired sessions, those of keys that are not among these ids, and those that others ended."""
-        now, before = self.clock(), set(self._sessions)
-        if self._stored is not None:
-            await asyncio.to_thread(self._stored.remove_old, now)
-            ended = before - await asyncio.to_thread(self._stored.all)
-            self._sessions = {
-                token: session for token, session in self._sessions.items() if token not in ended
-            }
+    def keep(self, in_force: Collection[str]) -> None:
+        """Drop expired sessions, and those of keys that are not among these ids."""
+        now = self.clock()
         self._sessions = {
             token: (key, until)
             for token, (key, until) in self._sessions.items()
@@ -139,11 +119,11 @@ def _hash(token: str) -> bytes:
 class Authenticator:
     """Accepts a request, or refuses it."""
 
-    def __init__(self, keys: ApiKeys, sessions: Sessions | None = None) -> None:
+    def __init__(self, keys: ApiKeys) -> None:
         self._keys = keys
         self._accepted: dict[bytes, ApiKey] = {}  # by a hash of the whole key
         self.any_key = bool(keys.all())  # from then on, every request needs one
-        self.sessions = sessions or Sessions()
+        self.sessions = Sessions()
 
     async def check(self, request: Request, role: str) -> None:
         """Refuse a request without this role.
@@ -187,7 +167,7 @@ class Authenticator:
         keys = await asyncio.to_thread(self._keys.all)
         self.any_key = self.any_key or bool(keys)
         self._accepted.clear()
-        await self.sessions.keep({key.id for key in keys if key.revoked is None})
+        self.sessions.keep({key.id for key in keys if key.revoked is None})
 
 
 def _refuse_from_elsewhere(request: Request) -> None:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from fedfairx.errors import require
-from fedfairx.service.auth import Authenticator, Sessions, is_loopback
+from fedfairx.service.auth import Authenticator, is_loopback
 from fedfairx.service.service import Service
 from fedfairx.service.settings import Settings, key_command, make_data_folder, place_of
 from fedfairx.storage.api_keys import ApiKeys
 from fedfairx.storage.open_log import open_log
-from fedfairx.storage.sessions import StoredSessions
 
 
 def open_service(settings: Settings) -> Service:
     """Open a service, ready for requests."""
     make_data_folder(settings)
-    log = open_log(place_of(settings), shared=settings.replica)
+    log = open_log(place_of(settings))
     try:
-        auth = Authenticator(ApiKeys(log), Sessions(StoredSessions(log) if settings.replica else None))
+        auth = Authenticator(ApiKeys(log))
         if not auth.any_key:
             _require_local(settings)
         service = Service(settings, log, auth)

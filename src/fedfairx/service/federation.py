@@ -4,10 +4,6 @@ The roster has the schedule, and each reward counts as a round. A release is mad
 queue's group in which its round was reached, in the same transaction as those rewards. A thread
 (`Member.watch`) sends and receives, so that no decision waits for another organisation. With secure
 aggregation rounds have public times, and that thread makes the rows, too (`SecureMember`).
-
-Where processes share the agent, each releases in the group that reaches a round, and the one with the agent's
-lease exchanges; the others see what it took in the log. With secure aggregation that is the process with the
-vault, whether it is there or not, and the others have no membership.
 """
 
 from __future__ import annotations
@@ -17,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 
 from fedfairx.agent.agent import Agent
-from fedfairx.errors import FedFairXError, InvalidInput, StorageError, StorageUnavailable, require
+from fedfairx.errors import FedFairXError, StorageError, StorageUnavailable, require
 from fedfairx.federation.aggregation.progress import Progress
 from fedfairx.federation.exchange.alive import AHEAD, SILENT
 from fedfairx.federation.exchange.member import Peer
@@ -26,14 +22,12 @@ from fedfairx.federation.roster.certificates import WARNED
 from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.federation.transport.protocol import alive_key, named_by
 from fedfairx.service.logs import AgentLog
-from fedfairx.storage.leases import Leases
 from fedfairx.util.formatting import duration
 
 PATIENCE = 60.0  # seconds after a round's time, from which the log says whom its total waits for
 EVERY = 1.0  # seconds between two exchanges if nothing happens
 UNKNOWN = "?"  # one name for all senders that are not in the roster, since they can use any name
 DAY = 86_400.0  # seconds
-VAULT_AWAY = "secure aggregation waits for the process with the vault (vault), which is away; decisions go on"
 REASONS = 10  # why the peers can't be reached, that the log tells of before it is in touch again
 REFUSED = {  # why messages are refused, in words, by the reason that counts them
     "absurd": "no records could add up to these statistics, or they are fewer than before: it has a fault, "
@@ -67,7 +61,7 @@ REFUSED = {  # why messages are refused, in words, by the reason that counts the
 class Membership:
     """An agent in its member folder; the service calls `begin` and `end`."""
 
-    def __init__(self, place: MemberFolder, agent: Agent, leases: Leases | None = None) -> None:
+    def __init__(self, place: MemberFolder, agent: Agent) -> None:
         terms = place.roster.terms
         require(
             terms.times.public,
@@ -77,7 +71,6 @@ class Membership:
         )
         self.place = place
         self.agent = agent
-        self._leases = leases
         self._logger = AgentLog(agent.name)
         self._stamp = place.stamp("roster", "key")
         self._certificates_stamp: tuple[int, ...] | None = None
@@ -108,11 +101,7 @@ class Membership:
         self._warn_of_certificates()
         self._brought = self.member.clock()
         if not self.place.carried:
-            self._stop = self.member.watch(every=EVERY, after=self._after_exchange, is_ours=self.is_ours)
-
-    def is_ours(self) -> bool:
-        """Whether the exchange is this process's duty: always with the vault of secure aggregation."""
-        return self._leases is None or self.secure is not None or self._leases.has(self.agent.name)
+            self._stop = self.member.watch(every=EVERY, after=self._after_exchange)
 
     def _after_exchange(self) -> None:
         self.look_at_roster()
@@ -141,7 +130,7 @@ class Membership:
     def _log(self) -> None:
         """Log what has changed: the connection, and each peer that is silent, differs or is refused, once."""
         why = self.member.halted or self.away
-        if why is None and self._cut_off and self.is_ours():
+        if why is None and self._cut_off:
             self._cut_off.clear()
             self._logger.info("in touch with the federation again")
         key = "engine" if self.place.carried else str(why)  # the text about an engine counts the minutes
@@ -369,20 +358,6 @@ class Membership:
 
     def _sender(self, name: str) -> str:
         return name if name in self.place.roster.members else UNKNOWN
-
-
-def vault_duty(agent: str) -> str:
-    """The duty of the process with the vault of secure aggregation."""
-    return f"{agent}: vault"
-
-
-def refuse_engine(place: MemberFolder, *, shared: bool) -> None:
-    """Refuse an engine where processes share the agent: it comes to one of them, and the others wait."""
-    if shared and place.carried:
-        raise InvalidInput(
-            f"federation must have transport nats for a replica, got engine in {place.folder}: an engine "
-            "carries the messages of one process"
-        )
 
 
 def expiry_text(file: str, left: float) -> str:

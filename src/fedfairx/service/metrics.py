@@ -1,18 +1,11 @@
-"""Metrics in the Prometheus text format: counts of the service, and the state of its agents.
-
-Where several processes serve one database, each counts what it has done itself, and all of them show the
-state of the database: counts are added up over processes, and of the rest the largest is taken.
-"""
+"""Metrics in the Prometheus text format: counts of the service, and the state of its agents."""
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.metadata import version
 from typing import NamedTuple
 
 from fedfairx.agent.agent import Agent
@@ -41,7 +34,6 @@ _AGENT = ("agent",)
 _PEER = ("agent", "peer")
 #: Every metric, by its name after `fedfairx_`.
 METRICS: dict[str, MetricKind] = {
-    "process_info": MetricKind("This process; always 1.", ("process", "host", "version", "replica")),
     "requests_total": MetricKind("Answered requests.", ("operation", "status")),
     REQUEST_SECONDS: MetricKind("Time from a request's head to its answer.", ("operation", "le")),
     "start_time_seconds": MetricKind("When this process was started, since 1970."),
@@ -54,8 +46,6 @@ METRICS: dict[str, MetricKind] = {
     "waiting": MetricKind("Requests that wait to be written."),
     "database_bytes": MetricKind("Size of the database."),
     "disk_free_bytes": MetricKind("Space left on the disk of the database; not for PostgreSQL."),
-    "lock_wait_seconds_total": MetricKind("Time that a replica has waited for the write lock."),
-    "lock_held_seconds_total": MetricKind("Time for which a replica has had the write lock."),
     "clock_went_back_total": MetricKind("Steps while the clock was behind."),
     "decisions_total": MetricKind("Decisions, by what chose the action.", ("agent", "mode")),
     "rewards_total": MetricKind("Rewards taken.", _AGENT),
@@ -97,10 +87,6 @@ METRICS: dict[str, MetricKind] = {
     "refused_total": MetricKind("Refused messages.", (*_PEER, "reason")),
     "certificate_expires_seconds": MetricKind("Time until a certificate expires.", ("agent", "file")),
 }
-
-
-#: Gauges that each process has for itself; all other gauges say the same in all processes of a database.
-OF_PROCESS = frozenset({"process_info", "start_time_seconds", "ready", "agents_open"})
 
 
 class Metric(NamedTuple):
@@ -206,13 +192,6 @@ def kind(name: str) -> str:
     return "histogram" if name == REQUEST_SECONDS else "counter" if name.endswith("_total") else "gauge"
 
 
-def over_processes(name: str) -> str:
-    """What to take of a metric over the processes of one database; nothing if each has its own."""
-    if name in OF_PROCESS:
-        return ""
-    return "sum" if kind(name) != "gauge" or name == "waiting" else "max"
-
-
 def head(name: str) -> Iterator[str]:
     """The lines above the numbers of a metric."""
     yield f"# HELP fedfairx_{name} {METRICS[name].help}"
@@ -242,12 +221,6 @@ def labelled(of_agents: Iterable[tuple[str, Iterable[Metric]]]) -> list[Metric]:
     return list(merged.values())
 
 
-def process_info(*, replica: bool) -> Iterator[Metric]:
-    """Who this is, for queries that join it to other metrics."""
-    who = {"process": os.getpid(), "host": socket.gethostname(), "version": version("fedfairx")}
-    yield from metric("process_info", [({**who, "replica": "yes" if replica else "no"}, 1)])
-
-
 def storage_metrics(log: Log, *, waiting: int) -> Iterator[Metric]:
     """The state of the database; `waiting` requests are still to be written."""
     size, free = log.database.space()
@@ -255,8 +228,6 @@ def storage_metrics(log: Log, *, waiting: int) -> Iterator[Metric]:
     yield from metric("database_bytes", size)
     if free is not None:  # a PostgreSQL server's disk is its own matter
         yield from metric("disk_free_bytes", free)
-    yield from metric("lock_wait_seconds_total", log.database.waited)
-    yield from metric("lock_held_seconds_total", log.database.held)
     yield from metric("clock_went_back_total", log.clock_went_back)
 
 
@@ -288,9 +259,8 @@ def agent_metrics(
 def federation_metrics(membership: Membership, *, exact: bool) -> Iterator[Metric]:
     """The state of the exchange with peers."""
     member, peers = membership.member, membership.peers.items()
-    if membership.is_ours():  # else another process knows
-        yield from metric("federation_reached", int(membership.away is None))
-        yield from metric("federation_waiting", int(member.waiting))
+    yield from metric("federation_reached", int(membership.away is None))
+    yield from metric("federation_waiting", int(member.waiting))
     yield from metric("federation_halted", int(member.halted is not None))
     yield from metric("federation_over", int(membership.over is not None))
     if membership.secure is not None:
@@ -306,7 +276,7 @@ def federation_metrics(membership: Membership, *, exact: bool) -> Iterator[Metri
     numbers, records = (
         [({"peer": name}, getattr(peer, field)) for name, peer in peers] for field in ("release", "records")
     )
-    ages = [({"peer": name}, age) for name, age in membership.ages.items() if membership.is_ours()]
+    ages = [({"peer": name}, age) for name, age in membership.ages.items()]
     now = member.clock()
     left = [({"file": file}, end - now) for file, end in membership.expiries.items()]
     yield from metric("peer_release", numbers)

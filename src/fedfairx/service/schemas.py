@@ -510,7 +510,6 @@ class Sync(Struct):
     peers: The other members, by name.
     certificates: When each certificate of this member expires, in seconds since 1970, by its file.
     aggregation: The rounds, with secure aggregation; null without.
-    process: Of replicas, the process that exchanges; empty while none does, null if there is only one.
     """
 
     name: str
@@ -526,7 +525,6 @@ class Sync(Struct):
     peers: dict[str, Peer]
     certificates: dict[str, float]
     aggregation: Aggregated | None = None
-    process: str | None = None
 
 
 class ReleaseSealed(Struct):
@@ -764,8 +762,6 @@ class Status(Struct):
     database_bytes: Size of the database; null while it can't be reached.
     disk_free_bytes: Space left beside the database; null for PostgreSQL.
     operations: The most frequent first.
-    process: This process, of replicas; null if there is only one.
-    duties: Of replicas, the process that exchanges, expires decisions and drops contexts, by agent.
     """
 
     version: str
@@ -774,8 +770,6 @@ class Status(Struct):
     database_bytes: int | None
     disk_free_bytes: int | None
     operations: list[OperationSeen]
-    process: str | None = None
-    duties: dict[str, str] = {}
 
 
 class RollbackRequest(Body):

@@ -20,7 +20,6 @@ from fedfairx.service import schemas
 from fedfairx.service.earnings import Earnings
 from fedfairx.service.published import batch_of, coarse_estimates
 from fedfairx.service.write_queue import WriteQueue
-from fedfairx.storage.leases import Leases
 from fedfairx.storage.records import StoredDecision
 
 if TYPE_CHECKING:
@@ -156,18 +155,15 @@ def version() -> str:
     return metadata.version("fedfairx")
 
 
-def status(queue: WriteQueue, leases: Leases | None) -> schemas.Status:
-    """How the process runs, whose write queue and leases these are."""
+def status(queue: WriteQueue) -> schemas.Status:
+    """How the process runs, whose write queue this is."""
     metrics = queue.metrics
     size: int | None
     try:
         size, free = queue.log.database.space()
     except StorageError:
         size = free = None
-    here = version(), metrics.started, queue.waiting, size, free, metrics.answered()
-    if leases is None:
-        return schemas.Status(*here)
-    return schemas.Status(*here, process=leases.process, duties=leases.holders)
+    return schemas.Status(version(), metrics.started, queue.waiting, size, free, metrics.answered())
 
 
 def _schema(agent: Agent, schema: Schema, *, exact: bool) -> schemas.SchemaSeen:
@@ -218,21 +214,8 @@ def sync(served: ServedAgent, *, exact: bool) -> schemas.Sync:
         if name in peers:
             peers[name] = replace(peers[name], weight=partner.weight, reason=partner.reason)
     if membership is None:
-        releases, roster = agent.released, None if served.place is None else served.place.roster
         return schemas.Sync(
-            agent.name,
-            None if roster is None else roster.federation,
-            None if roster is None else roster.version,
-            releases,
-            None if roster is None else roster.terms.releases,
-            None,
-            False,
-            served.waits,
-            None,
-            {},
-            peers,
-            {},
-            process=served.exchanging,
+            agent.name, None, None, agent.released, None, None, False, None, None, {}, peers, {}
         )
     refusals: dict[str, dict[str, int]] = {}
     for (name, reason), times in sorted(membership.refusals.items()):
@@ -244,14 +227,13 @@ def sync(served: ServedAgent, *, exact: bool) -> schemas.Sync:
         released=agent.released,
         releases=membership.releases,
         next_round=membership.next_round,
-        waiting=membership.member.waiting and membership.is_ours(),
+        waiting=membership.member.waiting,
         trouble=membership.trouble,
         over=membership.over,
         refusals=refusals,
         peers=peers,
         certificates=membership.expiries,
         aggregation=aggregated(membership, exact=exact),
-        process=served.exchanging,
     )
 
 

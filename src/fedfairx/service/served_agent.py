@@ -6,7 +6,6 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar, cast
 
@@ -15,16 +14,15 @@ import msgspec
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.persistence import CHUNK
 from fedfairx.core.slates import as_weights
-from fedfairx.errors import AlreadyObserved, InvalidInput, KeyTaken, StorageError, UnknownDecision
+from fedfairx.errors import AlreadyObserved, InvalidInput, KeyTaken, UnknownDecision
 from fedfairx.features import Encoded
-from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.service import decisions, schemas
 from fedfairx.service.counters import DecisionCounters
 from fedfairx.service.decisions import AmongAll, DecisionInput, PlainDecisions
 from fedfairx.service.exposure_cache import ExposureCache
 from fedfairx.service.fast_path import decode
 from fedfairx.service.feature_table import FeatureTable
-from fedfairx.service.federation import VAULT_AWAY, Membership, vault_duty
+from fedfairx.service.federation import Membership
 from fedfairx.service.logs import AgentLog
 from fedfairx.service.metrics import AgentMetrics
 from fedfairx.service.problems import ProblemError
@@ -32,7 +30,6 @@ from fedfairx.service.settings import OF_RUNNING, Settings
 from fedfairx.service.write_queue import Task, WriteQueue
 from fedfairx.storage.erasure import Deletion, Rollback
 from fedfairx.storage.journal import Journal
-from fedfairx.storage.leases import Leases
 from fedfairx.storage.records import StoredDecision
 from fedfairx.storage.transaction_log import Log
 
@@ -65,15 +62,11 @@ class ServedAgent:
         *,
         write_queue: WriteQueue,
         metrics: AgentMetrics,
-        leases: Leases | None = None,
-        place: MemberFolder | None = None,
     ) -> None:
         self.settings = settings
         self.agent = agent
         self.write_queue = write_queue
         self.metrics = metrics
-        self.leases = leases  # None unless processes share the database
-        self.place = place  # the folder of a member, also where another process has its membership
         self._features = features
         self.membership = membership
         self.exposures = ExposureCache(agent, settings)
@@ -88,38 +81,6 @@ class ServedAgent:
         self.used = time.monotonic()  # when one last did
         self._logger, self._logged = AgentLog(agent.name), set[str]()  # warnings that were logged
         self._last = None if membership is None else membership.release_if_due
-        self._rewritten = 0  # `Journal.rewritten` when what was counted and computed began
-
-    @property
-    def duties(self) -> list[str]:
-        """What one of the processes that share the database does for this agent, by the names of leases.
-
-        While the peers can't be reached from here it is nothing: they may be from another process.
-        """
-        name, membership = self.agent.name, self.membership
-        if membership is None:
-            return [name] if self.settings.window is not None or self.settings.keep else []
-        if membership.secure is not None:
-            return [name, vault_duty(name)]
-        return [name] if membership.away is None else []
-
-    @property
-    def exchanging(self) -> str | None:
-        """The process that exchanges with peers, of those that share the database; "" while none does."""
-        if self.leases is None or self.place is None:
-            return None
-        name, secure = self.agent.name, self.place.roster.terms.secure
-        return self.leases.holder(vault_duty(name) if secure else name)
-
-    @property
-    def waits(self) -> str | None:
-        """Why nothing is exchanged for an agent whose membership another process has; None if it is."""
-        return VAULT_AWAY if self.membership is None and self.exchanging == "" else None
-
-    @property
-    def has_duty(self) -> bool:
-        """Whether this process does what one must do at intervals, for this agent."""
-        return self.leases is None or self.leases.has(self.agent.name)
 
     @property
     def journal(self) -> Journal:
@@ -127,7 +88,7 @@ class ServedAgent:
 
     @property
     def features(self) -> FeatureTable:
-        """What a request says of actions, by the schema that the agent has: another process may extend it."""
+        """What a request says of actions, by the schema that the agent has now."""
         if self._features.schema is not self.agent.schema:
             self._features = FeatureTable.of(self.agent, intercept=self.settings.intercept)
         return self._features
@@ -178,30 +139,23 @@ class ServedAgent:
             wish is None or await self.read(lambda journal: journal.by_key(wish.key)) is None
         ):
             self._refuse_archived()
-        features, together = self.features, wish is None
-        try:
-            if len(body) > LONG:
-                inputs = await asyncio.to_thread(self._parse, body, features, batch=batch, together=together)
-            else:
-                inputs = self._parse(body, features, batch=batch, together=together)
-            short = not batch and self.agent.dimension <= WIDE
-            if not isinstance(inputs, PlainDecisions):
-                return await self._decide(inputs, wish, batch=batch, short=short)
-            answers = await self.write(inputs, short=short)
-        except InvalidInput:
-            if self.settings.replica and features.names:
-                await self.write(lambda _: None)  # which catches up
-            if self.features is features:
-                raise
-            return await self.decide(body, wish, batch=batch)  # by the schema that another process extended
+        together = wish is None
+        if len(body) > LONG:
+            inputs = await asyncio.to_thread(self._parse, body, batch=batch, together=together)
+        else:
+            inputs = self._parse(body, batch=batch, together=together)
+        short = not batch and self.agent.dimension <= WIDE
+        if not isinstance(inputs, PlainDecisions):
+            return await self._decide(inputs, wish, batch=batch, short=short)
+        answers = await self.write(inputs, short=short)
         self._count((), answers)
         return answers
 
     def _parse(
-        self, body: bytes, features: FeatureTable, *, batch: bool, together: bool
+        self, body: bytes, *, batch: bool, together: bool
     ) -> PlainDecisions | list[DecisionInput | AmongAll]:
         """Read the decisions that a body asks for; those with contexts only as one task, if `together`."""
-        settings, table, slots = self.settings, None if self.featureless else features, self.slots
+        settings, table, slots = self.settings, None if self.featureless else self.features, self.slots
         if batch:
             requests = decode(body, schemas.DecisionBatch).decisions
             self.check_work(len(requests))
@@ -396,25 +350,13 @@ class ServedAgent:
         except BaseException:
             self.agent.set_window(*before)
             raise
-        self._take(settings)
-
-    def follow(self, settings: Settings) -> None:
-        """Take `OF_RUNNING` from what another process has stored, and forget what it has rewritten."""
-        if any(getattr(settings, name) != getattr(self.settings, name) for name in OF_RUNNING):
-            self.agent.set_window(settings.window, settings.default_reward)
-            self._take(settings)
-        if self.journal.rewritten != self._rewritten:
-            self._rewritten = self.journal.rewritten
-            self._start_over()
-
-    def _take(self, settings: Settings) -> None:
         self.settings = replace(self.settings, **{name: getattr(settings, name) for name in OF_RUNNING})
         self.exposures = ExposureCache(self.agent, self.settings)
 
     async def expire(self) -> None:
-        """Expire decisions whose window is past, if that is the duty of this process."""
-        if self.settings.window is not None and not self.closed and self.has_duty:
-            now = time.time() if self.leases is None else None  # the time of the server
+        """Expire decisions whose window is past."""
+        if self.settings.window is not None and not self.closed:
+            now = time.time()
             await self.write(lambda agent: agent.expire(now))
 
     def log_warnings(self) -> None:
@@ -426,17 +368,14 @@ class ServedAgent:
 
     def leave_federation(self) -> None:
         """End the membership, if there is one."""
-        membership, self.membership, self._last, self.place = self.membership, None, None, None
+        membership, self.membership, self._last = self.membership, None, None
         if membership is not None:
             membership.end()
 
     def close(self) -> None:
-        """End the membership, give up what is its duty, and close the agent."""
+        """End the membership, and close the agent."""
         self.closed = True
         self.leave_federation()
-        if self.leases is not None:
-            with suppress(StorageError):  # else another process takes it when the lease has run out
-                self.leases.give_up([self.agent.name, vault_duty(self.agent.name)])
         self.agent.close()
 
 

@@ -13,10 +13,9 @@ from fedfairx.service.metrics import Metrics
 from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.settings import Settings, keep_seconds
 from fedfairx.service.write_queue import WriteQueue
-from fedfairx.storage.leases import Leases
 from fedfairx.storage.transaction_log import Log
 
-TICK = 0.5  # seconds between two checks for others' steps, expired decisions and idle agents
+TICK = 0.5  # seconds between two checks for expired decisions and idle agents
 DROP_EVERY = 3_600.0  # seconds, at most, between two checks for contexts that are too old
 
 
@@ -31,8 +30,7 @@ class Service:
         self.auth = auth
         self.metrics = Metrics()
         self.write_queue = WriteQueue(log, self.metrics, limit=settings.max_waiting)
-        self.leases = Leases(log) if settings.replica else None
-        self.agents = Agents(settings, log, self.write_queue, self.leases)
+        self.agents = Agents(settings, log, self.write_queue)
 
     @property
     def default(self) -> ServedAgent:
@@ -46,24 +44,15 @@ class Service:
                 served.membership.begin()
 
     async def watch(self) -> None:
-        """Every `TICK` seconds: catch up, log warnings, expire decisions, close idle agents."""
+        """Every `TICK` seconds: log warnings, expire decisions, close idle agents."""
         while True:
             await asyncio.sleep(TICK)
             with suppress(Exception):  # the storage is unavailable: requests will say so
-                if self.settings.replica:
-                    await self.catch_up()
                 opened = list(self.agents.open.values())
                 for served in opened:
                     served.log_warnings()
                 await asyncio.gather(*(served.expire() for served in opened), return_exceptions=True)
                 await self.agents.close_idle()
-
-    async def catch_up(self) -> None:
-        """Take the steps and the agents of processes that share the database, and the duties of none."""
-        assert self.leases is not None
-        leases, duties = self.leases, [duty for each in self.agents.open.values() for duty in each.duties]
-        await self.write_queue.do(self.log, lambda _: leases.take(duties))  # a transaction catches up first
-        await self.agents.look()
 
     async def drop_contexts(self) -> None:
         """Drop contexts that are older than `keep`, every hour or more often, until cancelled."""
@@ -78,12 +67,7 @@ class Service:
         for name in [name for name, row in self.agents.rows.items() if row.exists]:
             with suppress(Exception):  # the storage is unavailable: requests will say so
                 async with self.agents.using(name) as served:
-                    now = time.time()
-                    if self.leases is not None:
-                        await self.catch_up()  # with the duties of an agent that was opened just now
-                        now = self.log.time / 1e6  # of the server
-                    if served.has_duty:
-                        await served.drop_contexts(now - seconds)
+                    await served.drop_contexts(time.time() - seconds)
 
     async def close(self) -> None:
         """Finish waiting tasks, and close the agents and the log."""

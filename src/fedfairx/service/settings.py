@@ -68,8 +68,6 @@ class Settings(SharedOptions, Expiry):
     database: a PostgreSQL URL, instead of SQLite in the data folder.
     wait: wait while another process has the database or it can't be reached, instead of ending;
         docs/howto/run-a-standby.md.
-    replica: one of several processes that serve one PostgreSQL database, all of which say so. One of them
-        exchanges with peers, expires decisions and drops contexts; another takes over if it is gone.
     dimension: numbers that describe an action, where features have no names.
     actions: names of actions that have no features, instead of dimension.
     features: what describes an action: numbers with ranges, categories and booleans.
@@ -82,7 +80,7 @@ class Settings(SharedOptions, Expiry):
     releases: number of releases that epsilon and delta are for.
     federation: the folder of a member of a federation; docs/howto/found-a-federation.md.
     vault: folder of the member's vault with secure aggregation, which belongs into no backup; if not given,
-        it is beside the member's key. Of replicas, give it to one. docs/howto/use-secure-aggregation.md.
+        it is beside the member's key. docs/howto/use-secure-aggregation.md.
     person_records: records of one person that enter, where a person is to be private.
     keep: how long contexts of decisions are kept, as 400d; all are, if not given. docs/howto/delete-data.md.
     mode: shadow takes the caller's baseline and records what the policy would have drawn.
@@ -121,7 +119,6 @@ class Settings(SharedOptions, Expiry):
     data: str = "fedfairx-data"
     database: str = ""
     wait: bool = False
-    replica: bool = False
     dimension: int | None = option(None, AGENT, Limits(ge=1, le=WIDEST))
     actions: tuple[str, ...] = option((), AGENT, NAME._replace(min_items=1), like="ann,ben,cid")
     features: tuple[Feature, ...] = option(
@@ -261,9 +258,6 @@ def check(settings: Settings) -> Settings:
         raise InvalidInput(f"epsilon must be given with {', '.join(sorted(private))}")
     if settings.database and not settings.database.startswith(("postgresql://", "postgres://")):
         raise InvalidInput("database must be a URL that begins with postgresql://")  # it may hold a password
-    if settings.replica:
-        text = "must be given for a replica, as postgresql://…: a SQLite file is for one process"
-        require(bool(settings.database), "database", text, "")
     return settings
 
 

@@ -6,13 +6,11 @@ writes, the next tasks gather, so that one flush of the disk serves all of them 
 loop does not wait for a disk. There is one exception: a short task of the only request under way runs at
 once in the event loop's own thread, if the last group took less than `SHORT` seconds and no snapshot is due.
 It takes half of the time without two changes of threads, and requests that come meanwhile wait for one commit
-at most. If another process is writing, the task is undone after a moment, and waits in the queue. Where
-processes share a database, tasks that come while a group waits for the write lock join that group.
+at most. If another process is writing, the task is undone after a moment, and waits in the queue.
 
 Agents take turns. When the tasks of one agent have taken more than `TURN` seconds of a group and another
 agent waits, the group ends there and is committed. The tasks that are left wait again, each agent's in their
-order. The next group is that of the other agents. Where processes share the database, the group ends there in
-any case: another process may wait for the write lock.
+order. The next group is that of the other agents.
 
 A task that is refused changes nothing, and the others go on. When the commit fails, the whole group is
 undone, in memory and on disk, and all of its tasks fail; for a moment new tasks are then refused at once,
@@ -176,23 +174,20 @@ class WriteQueue:
             self._at_work = False
             self._idle.set()
             return
-        work = loop.run_in_executor(self._thread, self._do, group, not self._waiting)
+        work = loop.run_in_executor(self._thread, self._do, group)
         work.add_done_callback(lambda done: self._acknowledge(loop, group, done.result()))
 
-    def _do(self, group: list[_Waiting], whole: bool) -> list[Any] | Exception:
-        """Run a group of tasks: their outcomes or errors, or one error for all.
-
-        whole: whether all tasks that waited are in it, so that later ones may join it.
-        """
+    def _do(self, group: list[_Waiting]) -> list[Any] | Exception:
+        """Run a group of tasks: their outcomes or errors, or one error for all."""
         began = time.monotonic()
         self._slow.clear()
         try:
-            return self._do_each(group, joined=whole and self.log.database.shared)
+            return self._do_each(group)
         finally:
             self._took = time.monotonic() - began
 
-    def _do_each(self, group: list[_Waiting], *, joined: bool) -> list[Any] | Exception:
-        done = self._run(group, joined=joined)
+    def _do_each(self, group: list[_Waiting]) -> list[Any] | Exception:
+        done = self._run(group)
         if not isinstance(done, Exception) or isinstance(done, StorageUnavailable):
             return done
         owners = {id(owner) for owner, *_ in group}
@@ -207,25 +202,19 @@ class WriteQueue:
             )
         return [outcomes[place] for place in range(len(group))]
 
-    def _run(self, group: list[_Waiting], *, joined: bool = False) -> list[Any] | Exception:
-        """Run tasks in one transaction, until one agent has had its turn and another waits.
-
-        joined: the group is joined by tasks that have come until the transaction began.
-        """
+    def _run(self, group: list[_Waiting]) -> list[Any] | Exception:
+        """Run tasks in one transaction, until one agent has had its turn and another waits."""
         outcomes: list[Any] = []
         spent: defaultdict[int, float] = defaultdict(float)  # seconds of its turn, by id of the owner
         try:
             with self.log.transaction:
-                while joined and self._waiting and len(group) < MOST:
-                    group.append(self._waiting.pop(0))  # the event loop only appends meanwhile
                 for owner, tasks in _calls(group):
                     began = time.monotonic()
                     outcomes += _take_tasks(owner, tasks)
                     spent[id(owner)] += time.monotonic() - began
                     if spent[id(owner)] > TURN:
                         self._slow.add(id(owner))
-                        others = any(other is not owner for other, *_ in chain(group, self._waiting))
-                        if others or self.log.database.shared:
+                        if any(other is not owner for other, *_ in chain(group, self._waiting)):
                             break
                         spent[id(owner)] = 0.0  # nobody waits, so it has another turn
                 ends = {last: owner for owner, _, last, *_ in group[: len(outcomes)] if last is not None}

@@ -133,7 +133,6 @@ class ServedRow(NamedTuple):
 def read_served(log: Log) -> dict[str, ServedRow]:
     """All agents by name, the oldest first; at the end those that are not made yet."""
     read = log.database.read
-    # First those that are made: one that another process makes meanwhile has its settings by then.
     names = [name for (name,) in read("SELECT name FROM agents ORDER BY agent")]
     rows = {
         name: ServedRow(
@@ -147,18 +146,6 @@ def read_served(log: Log) -> dict[str, ServedRow]:
     return served | {name: row._replace(exists=False) for name, row in rows.items() if name not in served}
 
 
-def is_served(log: Log, name: str, row: ServedRow | None) -> bool:
-    """Inside a transaction: whether this is still what a service keeps of an agent; None for nothing."""
-    exists = bool(log.database.execute("SELECT 1 FROM agents WHERE name = ?", (name,)))
-    question = "SELECT settings, archived FROM served_agents WHERE name = ?"
-    rows = log.database.execute(question, (name,))
-    if row is None:
-        return not exists and not rows
-    settings, archived = rows[0] if rows else (None, None)
-    there = None if settings is None else json.loads(settings), archived is not None, exists
-    return there == (row.settings, row.archived is not None, row.exists)
-
-
 def store_served(log: Log, name: str, settings: dict[str, Any] | None, *, archived: bool = False) -> None:
     """Inside a transaction: store what a service keeps of an agent."""
     text, now = None if settings is None else json.dumps(settings), log.now()
@@ -170,6 +157,5 @@ def store_served(log: Log, name: str, settings: dict[str, Any] | None, *, archiv
 
 
 def forget_served(log: Log, name: str) -> None:
-    """Inside a transaction: forget an agent that could not be made, unless another process has made it."""
-    there = "SELECT 1 FROM agents WHERE agents.name = served_agents.name"
-    log.write(f"DELETE FROM served_agents WHERE name = ? AND NOT EXISTS ({there})", (name,))
+    """Inside a transaction: forget an agent that could not be made."""
+    log.write("DELETE FROM served_agents WHERE name = ?", (name,))

@@ -13,10 +13,9 @@ from typing import Any, Literal, NamedTuple, Protocol
 from fedfairx.errors import StateError, StorageUnavailable
 
 Row = tuple[Any, ...]
-#: "own": exclusive for this process, by a lock. "shared": with other processes that open it so; each
-#: transaction has the database's write lock. "beside": single statements while others have it. "read": a
-#: read-only snapshot of what is committed.
-Access = Literal["own", "shared", "beside", "read"]
+#: "own": exclusive for this process, by a lock. "beside": single statements while another process has it.
+#: "read": a read-only snapshot of what is committed.
+Access = Literal["own", "beside", "read"]
 Ask = Callable[[str, Sequence[Any]], list[Row]]
 PAGE = 2000  # rows at a time
 
@@ -56,9 +55,6 @@ class Database(Protocol):
     last_row: LastRow | None
     #: Why this process must not use the database any more; empty as long as it may.
     ended: str
-    #: Where processes share the database: seconds that this one has waited for its write lock, and had it.
-    waited: float
-    held: float
 
     @property
     def place(self) -> str:
@@ -76,28 +72,16 @@ class Database(Protocol):
         ...
 
     @property
-    def shared(self) -> bool:
-        """Whether other processes may append too: whoever begins a transaction waits for theirs to end."""
-        ...
-
-    @property
     def local(self) -> bool:
         """Whether a transaction waits for no server."""
-        ...
-
-    def clock(self) -> int:
-        """Nanoseconds since 1970; where processes share a database, the server's when `begin` returned."""
         ...
 
     def check_last_row(self) -> None:
         """Raise `OlderCopy` unless what is `last_row` is there; `begin` and `insert` do so too."""
         ...
 
-    def begin(self, *, briefly: bool = False, question: str = "") -> list[Row]:
-        """Begin a transaction, and ask a question in it; return the answer.
-
-        briefly: raise `Busy` soon if another process is writing.
-        """
+    def begin(self, *, briefly: bool = False) -> None:
+        """Begin a transaction; `briefly`: raise `Busy` soon if another process is writing."""
         ...
 
     def commit(self) -> None:
@@ -113,10 +97,7 @@ class Database(Protocol):
         ...
 
     def insert(self, statement: str, row: Row, *, briefly: bool = False) -> None:
-        """Begin a transaction, execute an `INSERT INTO … VALUES (…)` for one row, and commit.
-
-        Where processes share the database, it is the last statement of the open transaction.
-        """
+        """Begin a transaction, execute an `INSERT INTO … VALUES (…)` for one row, and commit."""
         ...
 
     def execute_many(self, statement: str, rows: Sequence[Row]) -> None:
@@ -125,10 +106,6 @@ class Database(Protocol):
 
     def read(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         """Query what is committed."""
-        ...
-
-    def at_one_time(self) -> Database:
-        """The same database by another connection, read-only, as it is when that is first asked."""
         ...
 
     def tables(self) -> set[str]:

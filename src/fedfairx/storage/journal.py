@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 import json
 import struct
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -125,34 +124,14 @@ class Journal:
         self.unsaved = 0  # steps since the newest snapshot
         self.long_after: Callable[[], bool] = lambda: False  # whether a snapshot is due soon
         self.closed = False  # set with its agent; it can still be read while the log is open
-        self.rewritten = 0  # how often another process may have changed what earlier steps mean
         self._named: tuple[Sequence[str] | None, str | None] = None, None  # the last names, and as JSON
         self._amended: tuple[list[Row], Amendments] = [], Amendments()  # as of this event
-        self.prefixes, self._reading = IdPrefixes(), threading.Lock()
-        self._prefixes_read: int | None = None  # `Log.last_prefix` then
-        self.read_prefixes()
+        rows = log.database.execute(_PREFIXES, (agent,))
+        self.prefixes = IdPrefixes((int(first), str(prefix)) for first, prefix in rows)
 
     @property
     def place(self) -> str:
         return self.log.database.place
-
-    def read_prefixes(self) -> None:
-        """Read the prefixes of ids, if there are others than were read before."""
-        if self._prefixes_read != self.log.last_prefix:
-            rows = self.log.database.execute(_PREFIXES, (self.agent,))
-            with self._reading:
-                self.prefixes.pairs = [(int(first), str(prefix)) for first, prefix in rows]
-            self._prefixes_read = self.log.last_prefix
-
-    def _has_more_prefixes(self) -> bool:
-        """Whether another process has drawn prefixes since this one caught up; if so, they are known now."""
-        if not self.log.database.shared:
-            return False
-        rows, before = self.log.database.read(_PREFIXES, (self.agent,)), len(self.prefixes.pairs)
-        with self._reading:  # the thread that writes may have read later ones meanwhile
-            if len(rows) > len(self.prefixes.pairs):
-                self.prefixes.pairs = [(int(first), str(prefix)) for first, prefix in rows]
-            return len(self.prefixes.pairs) > before
 
     # --- writing -------------------------------------------------------------------------------------
 
@@ -256,7 +235,6 @@ class Journal:
         row = (self._next_number(numbers), self.agent, self.log.time, steps.kind_of(event), body)
         self._append(INSERT_EVENT, row, seal_event)
         self.log.mark_due |= isinstance(event, steps.Released)
-        self.log.go_on()
 
     def _next_number(self, count: int = 1) -> int:
         numbers = self.log.numbers
@@ -312,7 +290,7 @@ class Journal:
         content = _as_json(body)
         with self.log.transaction as log:
             self.unsaved = 0
-            seq = log.settled_end
+            seq = log.end  # not the next number: a step that failed may have used it
             row = (self.agent, seq, self.head(before=seq), content)
             log.write("DELETE FROM snapshots WHERE agent = ? AND seq = ?", (self.agent, seq))
             log.write("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?)", (*row, seal_other(*row)))
@@ -360,7 +338,6 @@ class Journal:
         """What was dropped, deleted and rolled back; `ask` is the database's `read`, or its `execute`."""
         ask = ask or self.log.database.read
         where = f"FROM events WHERE agent = ? AND {AMENDING}"
-        # With its seal: a step of another process may have the number of one that failed here.
         last = ask(f"SELECT seq, seal {where} ORDER BY seq DESC LIMIT 1", (self.agent,))
         if last != self._amended[0]:
             rows = ask(f"SELECT {EVENT}, seal {where} ORDER BY seq", (self.agent,))
@@ -481,9 +458,11 @@ class Journal:
 
     def _checked(self, row: Stored, seal: Seal) -> Stored:
         """The row, if it fits its seal, or has lost its content rightly."""
-        if _fits(row, seal) or self._is_amended(row):
-            return row
-        if not (self._has_more_prefixes() and _fits(row, seal)):
+        try:
+            sound = seal(row.seal[PREVIOUS], row.seal[SALT], row) == row.seal
+        except (AttributeError, struct.error, TypeError, UnicodeError):  # a value of another type
+            sound = False
+        if not sound and not self._is_amended(row):
             raise self._damaged(f"step {row.seq} is not as it was written")
         return row
 
@@ -502,8 +481,6 @@ class Journal:
     def decision(self, identity: str) -> StoredDecision | None:
         """The decision with this id; None if this agent made none."""
         number = self.prefixes.number_in(identity)
-        if number is None and self._has_more_prefixes():
-            number = self.prefixes.number_in(identity)
         return None if number is None else self._one(" AND d.seq = ?", number)
 
     def by_key(self, key: str) -> StoredDecision | None:
@@ -689,14 +666,6 @@ class Journal:
             slot.reward, slot.reward_time = latest.reward, first.time / 1e6
             slot.status, slot.person = first.status, first.person
         return slots
-
-
-def _fits(row: Stored, seal: Seal) -> bool:
-    """Whether a row fits its seal."""
-    try:
-        return seal(row.seal[PREVIOUS], row.seal[SALT], row) == row.seal
-    except (AttributeError, struct.error, TypeError, UnicodeError):  # a value of another type
-        return False
 
 
 def _as_json(body: dict[str, Any]) -> bytes:

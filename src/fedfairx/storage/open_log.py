@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 
-from fedfairx.errors import OlderCopy, StorageUnavailable, require
+from fedfairx.errors import OlderCopy
 from fedfairx.storage.database import Access, Database
 from fedfairx.storage.schema import create_tables
 from fedfairx.storage.transaction_log import Log
@@ -33,8 +33,6 @@ def open_database(place: str | os.PathLike[str], *, access: Access = "own") -> D
         from fedfairx.storage.postgres import PostgresDatabase
 
         return PostgresDatabase(text, access=access)
-    rule = "must be left out: a SQLite file is for one process; several can share a postgresql:// database"
-    require(access != "shared", "shared", rule, True)
     from fedfairx.storage.sqlite import SqliteDatabase
 
     return SqliteDatabase(text, access=access)
@@ -49,11 +47,8 @@ _LOGS: dict[tuple[int, str], Log] = {}  # open in this process, by process and p
 _LOCK = threading.Lock()
 
 
-def open_log(place: str | os.PathLike[str], *, shared: bool | None = None) -> Log:
-    """Open the log of a database, and create its tables if there are none; all who open it share one log.
-
-    shared: whether other processes may append too; by default as it is open already, else not.
-    """
+def open_log(place: str | os.PathLike[str]) -> Log:
+    """Open the log of a database, and create its tables if there are none; all who open it share one log."""
     text = os.fspath(place)
     key = os.getpid(), text if "://" in text else os.path.realpath(text)
     with _LOCK:
@@ -61,14 +56,9 @@ def open_log(place: str | os.PathLike[str], *, shared: bool | None = None) -> Lo
         if log is not None:
             with log.lock:
                 if not log.closed:
-                    if shared not in (None, log.database.shared):
-                        how = "" if log.database.shared else "not "
-                        raise StorageUnavailable(
-                            f"{log.database.place} is open in this process already, and {how}shared"
-                        )
                     log.users += 1
                     return log
-        database = open_database(place, access="shared" if shared else "own")
+        database = open_database(place)
         try:
             create_tables(database)
             log = Log(database)

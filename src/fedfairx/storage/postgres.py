@@ -5,12 +5,6 @@ connection is lost, the next step connects and locks again. The process goes on 
 lock meanwhile; else its agents are not what the database says, and it must be started again. The same holds
 if what it wrote last is missing, which each transaction looks up: an older copy can be restored under a
 running process without closing its connection.
-
-Processes that share a database hold that lock together, and the row says who was the first of them. Each
-transaction waits for another lock, the write lock, which ends with it. A process that stops inside of a
-transaction would hold up all others: the server ends its session after `_IDLE` seconds between two
-statements. In the middle of one the server waits for ever; so others, which wait a little longer, end its
-session if it has not moved for so long.
 """
 
 from __future__ import annotations
@@ -44,25 +38,8 @@ _HOLD = (
     "INSERT INTO holder VALUES (1, %s, %s, %s) ON CONFLICT (id) DO UPDATE SET "
     "process = excluded.process, host = excluded.host, since = excluded.since"
 )
-_SHARED = ", shared"  # after the time from which the holder, and others with it, share the database
-_IDLE = 10  # seconds
-_LIMITS = f"SET idle_in_transaction_session_timeout = '{_IDLE}s'; SET lock_timeout = '{_IDLE + 5}s'"
-#: The server's time, in microseconds since 1970.
-_TIME = "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT"
-#: Wait for the write lock. What others have written meanwhile is seen by the next statement, not by this one.
-_TAKE = "SELECT pg_advisory_xact_lock(hashtextextended('fedfairx write ' || current_schema(), 0))"
-_BEGIN_SHARED = f"BEGIN ISOLATION LEVEL READ COMMITTED; {_TAKE}; {_TIME}"
-#: End the session that has the write lock, if the server has waited for its process for some seconds.
-_END_WHO_STANDS_STILL = """
-    SELECT pg_terminate_backend(a.pid) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-    WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
-    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND (l.classid::BIGINT << 32 | l.objid::BIGINT)
-        = hashtextextended('fedfairx write ' || current_schema(), 0)
-    AND a.wait_event_type = 'Client' AND a.state_change < clock_timestamp() - make_interval(secs => %s)
-"""
-#: Error codes after which a retry may succeed: connection, conflict, resources, operator, read-only, idle.
-_TRY_AGAIN = ("08", "40", "53", "55", "57", "58", "25006", "25P03")
+#: Error codes after which a retry may succeed: connection, conflict, resources, operator, read-only.
+_TRY_AGAIN = ("08", "40", "53", "55", "57", "58", "25006")
 #: Error codes of damage: values, constraints, a missing table or column, the server's own checks.
 _DAMAGED = ("22", "23", "42P01", "42703", "XX")
 
@@ -73,7 +50,6 @@ class PostgresDatabase:
     local = False
     last_row: LastRow | None = None
     ended = ""
-    waited = held = 0.0
     unmark = "DROP TABLE older_copy"
 
     def __init__(self, address: str, *, access: Access = "own") -> None:
@@ -82,13 +58,9 @@ class PostgresDatabase:
         self._psycopg = psycopg
         self._address = address
         self._access = access
-        self.shared = access == "shared"
-        self._time = 0  # microseconds since 1970, when the last transaction began
         self._inside = False  # a transaction
-        self._since = 0.0  # when it got the write lock, by the monotonic clock
         self._holder = os.getpid(), socket.gethostname(), datetime.now(UTC).isoformat()
         self._locked = False  # whether this process had the lock before
-        self._seen: Row | None = None  # the holder, if this process shares the database
         self._types: dict[str, list[int]] = {}  # of the columns that a statement inserts
         self._guard = threading.RLock()
         self._writer: psycopg.Connection[Row] | None = None
@@ -113,9 +85,7 @@ class PostgresDatabase:
                 connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             else:
                 connection.execute("SET synchronous_commit = on")
-            if self.shared:
-                connection.execute(_LIMITS)
-            if self._access in ("own", "shared"):
+            if self._access == "own":
                 connection.execute(_KEEPALIVE)
                 self._lock(connection)
         except BaseException:
@@ -133,7 +103,8 @@ class PostgresDatabase:
     def _lock(self, connection: psycopg.Connection[Row]) -> None:
         """Take the lock; if this process had it before, nobody else may have had it since."""
         for wait in (*_WAITS, None):  # the server notices late that a process has ended
-            free = _try_lock(connection, shared=self.shared)
+            row = connection.execute(f"SELECT pg_try_advisory_lock(hashtextextended({_LOCK}, 0))").fetchone()
+            free = row is not None and row[0]
             if wait is None or free:
                 break
             time.sleep(wait)
@@ -144,36 +115,17 @@ class PostgresDatabase:
             who = f" by process {holder[0]} on {holder[1]} since {holder[2]}"
         if self._locked and free:
             self._check_last_row(connection)
-        if self._locked and holder != (self._seen if self.shared else self._holder):
+        if self._locked and holder != self._holder:
             raise self._end(
                 f"{self.place} was locked{who} while this process had lost its connection, so what it has in "
                 "memory may be out of date; nothing was written. Start it again: it reads what is there"
             )
-        if not free and not self.shared and _try_lock(connection, shared=True):
-            raise StorageUnavailable(
-                f"{self.place} is shared by processes that run now, and this one would have it alone: open "
-                "it with shared=True, `serve --replica`, or stop the others"
-            )
-        if not free and self.shared:
-            raise StorageUnavailable(
-                f"{self.place} is locked{who}, which does not share it: stop that process, or start it with "
-                "shared=True, `serve --replica`"
-            )
         if not free:
             raise StorageUnavailable(f"{self.place} is locked{who}: is it in use?")
         # Not before the lock: PostgreSQL refuses one of two processes that create a table at the same time.
-        if not self.shared:
-            connection.execute(_HOLDER)
-            connection.execute(_HOLD, self._holder)
-        elif holder is None or not holder[2].endswith(_SHARED):
-            connection.execute(_BEGIN_SHARED)
-            connection.execute(_HOLDER)
-            process, host, since = self._holder
-            values = process, host, since + _SHARED, f"%{_SHARED}"
-            connection.execute(f"{_HOLD} WHERE holder.since NOT LIKE %s", values)
-            holder = connection.execute("SELECT process, host, since FROM holder").fetchone()
-            connection.execute("COMMIT")
-        self._seen, self._locked = holder, True
+        connection.execute(_HOLDER)
+        connection.execute(_HOLD, self._holder)
+        self._locked = True
 
     def _check_last_row(self, connection: psycopg.Connection[Row]) -> None:
         """Refuse a database in which what this process knows is missing."""
@@ -187,21 +139,18 @@ class PostgresDatabase:
     def _older_copy(self, connection: psycopg.Connection[Row], last: LastRow) -> OlderCopy:
         """The error of an older copy; one that has a private agent is marked, so that it stays closed."""
         connection.execute("ROLLBACK")
-        done = "written or read" if self.shared else "written"
         remedy = "Restore a later copy, or start again to go on without what is missing"
         if connection.execute("SELECT 1 FROM agents WHERE secret IS NOT NULL").fetchone():
             prefix = connection.execute("SELECT prefix FROM id_prefixes ORDER BY id DESC LIMIT 1").fetchone()
             mark = {"life": prefix[0] if prefix else "", "end": last.end}
-            with connection.transaction():
-                connection.execute(_TAKE)  # another process may have just noticed the same
-                connection.execute("DROP TABLE IF EXISTS older_copy; CREATE TABLE older_copy (mark TEXT)")
-                connection.execute("INSERT INTO older_copy VALUES (%s)", (json.dumps(mark),))
+            connection.execute("DROP TABLE IF EXISTS older_copy; CREATE TABLE older_copy (mark TEXT)")
+            connection.execute("INSERT INTO older_copy VALUES (%s)", (json.dumps(mark),))
             remedy = (
                 "It holds a private agent, which must not go on from it, since its messages are out: restore "
                 "a later copy"
             )
         return self._end(
-            f"{self.place} is an older copy: not all is there that this process has {done}, up to step "
+            f"{self.place} is an older copy: not all is there that this process has written, up to step "
             f"{last.end}. Nothing more was written. {remedy}"
         )
 
@@ -226,48 +175,16 @@ class PostgresDatabase:
     def overwrite_deleted(self) -> None:
         """Do nothing: the server's autovacuum makes room of dead rows, in its own time."""
 
-    def begin(self, *, briefly: bool = False, question: str = "") -> list[Row]:  # noqa: ARG002
+    def begin(self, *, briefly: bool = False) -> None:  # noqa: ARG002
         with self._translated():
             connection = self._outside()
             try:
-                if self.shared:
-                    answer = self._begin_shared(connection, question)
-                else:
-                    connection.execute("BEGIN")
-                    self._check_last_row(connection)
-                    answer = connection.execute(_marks(question)).fetchall() if question else []
-            except self._psycopg.Error as error:
+                connection.execute("BEGIN")
+                self._check_last_row(connection)
+            except self._psycopg.Error:
                 self.rollback()
-                if isinstance(error, self._psycopg.errors.LockNotAvailable):
-                    connection.execute(_END_WHO_STANDS_STILL, (_IDLE,))
                 raise
             self._inside = True
-            return answer
-
-    def _begin_shared(self, connection: psycopg.Connection[Row], question: str) -> list[Row]:
-        """Wait for the write lock, and ask all that is asked then, in one round trip."""
-        last, statements, began = self.last_row, [_BEGIN_SHARED], time.monotonic()
-        if last is not None:
-            statements.append(f"SELECT COUNT(*) FROM {last.where}")
-        if question:
-            statements.append(question)
-        statements.append(_TIME)
-        cursor = self._psycopg.ClientCursor(connection)  # several statements take no values of the server's
-        cursor.execute(_marks("; ".join(statements)), () if last is None else last.values)
-        answers: list[list[Row]] = []
-        while True:
-            answers.append(cursor.fetchall() if cursor.description is not None else [])
-            if not cursor.nextset():
-                break
-        _, _, ((self._time,),), *asked, ((now,),) = answers
-        self._since = time.monotonic() - (now - self._time) / 1e6
-        self.waited += self._since - began
-        if last is not None and asked[0] != [(1,)]:
-            raise self._older_copy(connection, last)
-        return asked[-1] if question else []
-
-    def clock(self) -> int:
-        return 1000 * self._time if self.shared else time.time_ns()
 
     def _outside(self) -> psycopg.Connection[Row]:
         """The connection, in no transaction: one that Ctrl-C left open is undone."""
@@ -283,16 +200,10 @@ class PostgresDatabase:
         except self._psycopg.Error as error:
             meaning = self._meaning(error)
             raise (self._unknown() if connection.closed else meaning) from error
-        self._leave()
-
-    def _leave(self) -> None:
-        """The transaction has ended, and with it the write lock."""
-        if self._inside and self.shared:
-            self.held += time.monotonic() - self._since
         self._inside = False
 
     def rollback(self) -> None:
-        self._leave()
+        self._inside = False
         with suppress(self._psycopg.Error):
             if self._writer is not None and not self._writer.closed and not self._forked:
                 self._writer.execute("ROLLBACK")
@@ -309,9 +220,6 @@ class PostgresDatabase:
             return cursor.fetchall() if cursor.description is not None else []
 
     def insert(self, statement: str, row: Row, *, briefly: bool = False) -> None:  # noqa: ARG002
-        if self._inside:
-            self._insert_last(statement, row)
-            return
         with self._translated():
             connection, last = self._outside(), self.last_row
             if last is not None:  # in the same statement, which is undone by a division by zero
@@ -327,18 +235,6 @@ class PostgresDatabase:
                 if error.sqlstate is None and connection.closed:
                     raise self._unknown() from error
                 raise
-
-    def _insert_last(self, statement: str, row: Row) -> None:
-        """Insert the row and commit, in one round trip."""
-        connection = self._within()
-        try:
-            with connection.pipeline():
-                connection.execute(_marks(statement), row)
-                connection.execute("COMMIT")
-        except self._psycopg.Error as error:
-            meaning = self._meaning(error)
-            raise (self._unknown() if connection.closed else meaning) from error
-        self._leave()
 
     def execute_many(self, statement: str, rows: Sequence[Row]) -> None:
         with self._translated(), self._within().cursor() as cursor:
@@ -366,9 +262,6 @@ class PostgresDatabase:
                     return self._reader.execute(_marks(statement), values).fetchall()
             self._reader = self._psycopg.connect(self._address, autocommit=True)
             return self._reader.execute(_marks(statement), values).fetchall()
-
-    def at_one_time(self) -> PostgresDatabase:
-        return PostgresDatabase(self._address, access="read")
 
     def space(self) -> tuple[int, int | None]:
         question = (
@@ -429,13 +322,6 @@ class PostgresDatabase:
         if code is not None and code.startswith(_DAMAGED):
             return damaged(self.place, text)
         return StateError(f"{self.place} can't be used: {text}")
-
-
-def _try_lock(connection: psycopg.Connection[Row], *, shared: bool) -> bool:
-    """Take the lock of a database, alone or with others that share it; whether it was free."""
-    how = "_shared" if shared else ""
-    row = connection.execute(f"SELECT pg_try_advisory_lock{how}(hashtextextended({_LOCK}, 0))").fetchone()
-    return row is not None and bool(row[0])
 
 
 def _marks(statement: str) -> Any:

@@ -45,9 +45,6 @@ class SqliteDatabase:
     _waits = PATIENCE  # see `_wait`
     _checked = -math.inf
     local = True
-    shared = False
-    waited = held = 0.0
-    clock = staticmethod(time.time_ns)
     last_row: LastRow | None = None
     ended = ""  # a file lock is not lost as a connection is
 
@@ -146,12 +143,11 @@ class SqliteDatabase:
         if self._lock is not None:
             self._lock.check()
 
-    def begin(self, *, briefly: bool = False, question: str = "") -> list[Row]:
+    def begin(self, *, briefly: bool = False) -> None:
         with self._translated:
             self._prepare()
             self._wait(BRIEFLY if briefly else PATIENCE)
             self._writer.execute("BEGIN IMMEDIATE")
-        return self.execute(question) if question else []
 
     def insert(self, statement: str, row: Row, *, briefly: bool = False) -> None:
         now = time.monotonic()
@@ -217,9 +213,6 @@ class SqliteDatabase:
                 self._reader = _connection(self._file)
                 self._reader.execute("PRAGMA query_only=ON")
             return self._reader.execute(statement, values).fetchall()
-
-    def at_one_time(self) -> SqliteDatabase:
-        return SqliteDatabase(self.place, access="read")
 
     def space(self) -> tuple[int, int | None]:
         files = (self._file.with_name(f"{self._file.name}{end}") for end in ("", "-wal", "-shm"))

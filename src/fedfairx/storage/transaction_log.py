@@ -3,11 +3,6 @@
 Rows are buffered and written when a transaction ends, together with whatever the privacy ledger wrote
 meanwhile; a transaction inside another one is a part of it. When one fails, it is rolled back, and agents in
 memory are restored from what is on disk, in the same way as after a restart.
-
-Where processes share a database, the outermost transaction first takes the database's write lock, and then
-catches up with what the others have appended: it runs on the state at the end of the log, like one of a
-process that made all steps. A number that a failed step had may then be that of another process's step; it
-was returned to nobody.
 """
 
 from __future__ import annotations
@@ -33,25 +28,6 @@ from fedfairx.storage.seals import SALT, WITHOUT_SALT, salts
 
 #: By table: where a step is, by number and digest.
 _STEPS = {table: f"{table} WHERE seq = ? AND {WITHOUT_SALT} = ?" for table in TABLES}
-_LAST = "SELECT '{0}', seq, time, {1}, seal FROM {0} ORDER BY seq DESC LIMIT 1"
-#: The last step of each table, with the head of an event's body, and the last prefix of ids.
-_END = " UNION ALL ".join(
-    [
-        f"SELECT * FROM ({_LAST.format(table, f'SUBSTR({body}, 1, {size})')}) AS last_{table}"
-        for table, body, size in (("decisions", "seal", 0), ("outcomes", "seal", 0), ("events", "body", HEAD))
-    ]
-    + [
-        "SELECT 'id_prefixes', COALESCE(MAX(id), 0), COALESCE(MAX(first), 0), CAST('' AS BLOB), "
-        "CAST('' AS BLOB) FROM id_prefixes"
-    ]
-)
-#: The agents with steps, or prefixes of ids, after these.
-_CHANGED = " UNION ".join(
-    [f"SELECT agent FROM {table} WHERE seq > ?" for table in TABLES]
-    + ["SELECT agent FROM id_prefixes WHERE id > ?"]
-)
-
-ASK_EVERY = 1.0  # seconds, see `Log.go_on`
 
 
 class StepCounter:
@@ -93,19 +69,14 @@ class Log:
             Callable[[], None]
         ] = []  # called before the database is closed, the last one first
         self.agents: set[int] = set()  # numbers of the open agents
-        self.followers: dict[int, Callable[[int], None]] = {}  # by agent: applies others' steps from a number
         self.prefixes: dict[int, str] = {}  # of ids, by agent, drawn since the log was opened
         self.users = 1  # the last one to close the log closes the database
-        self.clock: Callable[[], int] = database.clock if database.shared else time.time_ns
+        self.clock: Callable[[], int] = time.time_ns
         self.clock_went_back = 0  # how often
         self.mark_due = False  # a release was made: write the mark (`leave_mark`) after the commit
         self.time = 0
-        self.last_prefix = 0  # of ids, by number: the last one in the database
-        self._last = -1  # the number of the last step
-        self._question = database.types(_END)
         self._depth = 0
         self._begun = False
-        self._asked = 0.0  # when `go_on` last did, by the monotonic clock
         self._briefly = False  # see `take_at_once`
         self._settled = False  # buffered rows were written into the open transaction
         self._newest: tuple[str, Row] | None = None  # see `note_row`
@@ -114,20 +85,22 @@ class Log:
         self._closed = False
         self._read_end()
 
-    def _read_end(self, rows: list[Row] | None = None) -> None:
-        """Read the next number and the latest time, in one query: others may be writing.
-
-        rows: the answer to `_question`, if it was asked already.
-        """
-        following, latest, self._last = 0, 0, -1
-        rows = self.database.execute(self._question) if rows is None else rows
-        *ends, (_, self.last_prefix, first, *_) = rows
-        for table, seq, when, head, seal in ends:
-            steps = int.from_bytes(head, "little") or 1
-            following, latest = max(following, seq + steps), max(latest, when)
-            if seq > self._last:
-                self._last = seq
-                self.note_step(table, seq, seal)
+    def _read_end(self) -> None:
+        """Read the next number and the latest time."""
+        following, latest, newest = 0, 0, -1
+        for table, head in (
+            ("decisions", "NULL"),
+            ("outcomes", "NULL"),
+            ("events", f"SUBSTR(body, 1, {HEAD})"),
+        ):
+            question = f"SELECT seq, time, {head}, seal FROM {table} ORDER BY seq DESC LIMIT 1"
+            for seq, when, count, seal in self.database.execute(question):
+                steps = 1 if count is None else int.from_bytes(count, "little")
+                following, latest = max(following, seq + steps), max(latest, when)
+                if seq > newest:
+                    newest = seq
+                    self.note_step(table, seq, seal)
+        ((first,),) = self.database.execute("SELECT COALESCE(MAX(first), 0) FROM id_prefixes")
         self.end = following = max(following, first)
         self._know()
         # The number of a failed step is not used again: somebody may have seen it.
@@ -180,13 +153,7 @@ class Log:
     def _begin(self) -> None:
         if not self._begun:
             self.database.begin(briefly=self._briefly)
-            self._begun, self._asked = True, time.monotonic()
-
-    def go_on(self) -> None:
-        """After a step that may have taken long: ask a server that would end a session which asks nothing."""
-        if self._begun and self.database.shared and time.monotonic() > self._asked + ASK_EVERY:
-            self.database.execute("SELECT 1")
-            self._asked = time.monotonic()
+            self._begun = True
 
     def take_at_once(self) -> bool:
         """Whether the next step waits for no thread and no server.
@@ -231,40 +198,13 @@ class Log:
             if self._failed:
                 raise StorageUnavailable("an earlier step failed, so none of these steps will be stored")
             if self._depth == 0:
-                if self.database.shared:
-                    self._catch_up()
-                elif self._stale:
+                if self._stale:
                     self._restore()
                 self.now()  # the step's time; before anything changes, since the warning may be an error
         except BaseException:
-            if self._begun and not self._depth:
-                self._let_others()
             self.lock.release()
             raise
         self._depth += 1
-
-    def _catch_up(self) -> None:
-        """Wait for the write lock of the database, and apply what other processes have appended meanwhile."""
-        ends = self.database.begin(question=self._question)
-        self._begun = True
-        if self._stale:
-            self._restore()
-            return
-        last, prefix = self._last, self.last_prefix
-        self._stale = True  # until all is applied
-        self._read_end(ends)
-        if (self._last, self.last_prefix) != (last, prefix):
-            for (agent,) in self.database.execute(_CHANGED, (last, last, last, prefix)):
-                if agent in self.followers:
-                    self.followers[agent](last + 1)
-                else:
-                    self.heads.pop(agent, None)
-        self._stale = False
-
-    def _let_others(self) -> None:
-        """End a transaction that has written nothing, and with it the write lock."""
-        self.database.rollback()
-        self._begun = False
 
     def leave(self, error: BaseException | None, written: int) -> None:
         """End a transaction; `written` is the count of writes at its start."""
@@ -291,32 +231,20 @@ class Log:
         try:
             if not failed and self.written:
                 self._flush()
-            elif not failed and self._begun:
-                self._let_others()
         except BaseException:
             failed = True
             raise
         finally:
             self._empty()
             if failed:
-                self._undo()
+                self.database.rollback()
+                self._stale = True
+                with suppress(StorageError):  # the next step tries again
+                    self._restore()
         if not failed:
             for agent in touched:
                 if agent in self.committed:
                     self.committed[agent]()
-
-    def _undo(self) -> None:
-        """After a failure: discard the transaction, and restore agents from what is on disk."""
-        self.database.rollback()
-        self._stale = True
-        try:
-            with suppress(StorageError):  # the next step tries again
-                if self.database.shared:
-                    self._begin()
-                self._restore()
-        finally:
-            if self._begun:
-                self._let_others()
 
     def settle(self) -> None:
         """Inside a transaction: write the buffered rows, so that its queries see them."""
@@ -327,27 +255,16 @@ class Log:
             if rows:
                 self.database.execute_many(statement, rows)
                 self.note_step(table, rows[-1][0], rows[-1][-1])
-                self._last = max(self._last, rows[-1][0])
                 rows.clear()
         self._settled = True
 
-    @property
-    def settled_end(self) -> int:
-        """The number after the last step that is written, also by the open transaction.
-
-        It need not be the next number: a step that failed may have used that.
-        """
-        return self.numbers.next if self._settled else self.end
-
     def _flush(self) -> None:
-        alone = not self._begun or (self.database.shared and any(self.rows.values()))
-        if self.written == 1 and alone and not self.latest:  # one row, as most often
+        if self.written == 1 and not self._begun and not self.latest:  # one row, as most often
             for insertion, rows in self.rows.items():
                 if rows:
                     row = rows[0]
                     self.database.insert(insertion.statement, row, briefly=self._briefly)
                     self.note_step(insertion.table, row[0], row[-1])
-                    self._last = row[0]
                     break
             self.end = self.numbers.next
             self._know()
@@ -357,7 +274,8 @@ class Log:
         for statement, values in self.latest.values():
             self.database.execute(statement, values)
         self.database.commit()
-        self.end = self.settled_end
+        if self._settled:
+            self.end = self.numbers.next
         self._know()
 
     def _empty(self) -> None:

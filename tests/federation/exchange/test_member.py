@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import fedfairx as ffx
-from fedfairx.errors import LedgerMismatch, MessageRefused, TransportUnavailable
+from fedfairx.errors import LedgerMismatch, MessageRefused, StorageUnavailable, TransportUnavailable
 from fedfairx.federation.exchange.envelope import PlainCodec
 from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.transport import Conflict, MemoryTransport
@@ -444,3 +446,31 @@ def test_the_outbox_follows_the_agent() -> None:
     assert member.exchange()
     assert not member.waiting
     assert ear.receive() == ["org1"]
+
+
+def test_a_release_that_may_not_be_stored_is_not_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database is away, and the hub is not: the next release of this number has other noise."""
+    here = world()
+    with here.roster.terms.open_agent("org1", tmp_path / "agent.db") as agent:
+        member = here.member("org1", agent)
+        work(agent)
+        database: Any = agent.journal.log.database
+
+        def away(*_given: Any, **_more: Any) -> Any:
+            raise StorageUnavailable("away")
+
+        with monkeypatch.context() as patched:
+            for name in ("commit", "check_last_row"):
+                patched.setattr(database, name, away)
+            with pytest.raises(StorageUnavailable, match="away"):
+                agent.release()
+            with pytest.raises(StorageUnavailable, match="away"):
+                member.exchange()
+        assert here.transport.latest() == {}
+        assert member.exchange()
+        assert here.transport.latest() == {}  # it was not stored
+        agent.release()
+        assert member.exchange()
+        assert here.seal("org2").open("org1", here.transport.latest()["org1"]) == agent.past_release(1)

@@ -68,38 +68,16 @@ class Connection(ABC):
         seal = self._seal
         return seal.close_sign_of_life(self.clock()) if isinstance(seal, SignedCodec) else None
 
-    def look_on(self) -> None:
-        """Instead of `exchange`, while another process with the same agent exchanges."""
-        self.away = None
-
-    def watch(
-        self,
-        *,
-        every: float = 1.0,
-        after: Callable[[], None] | None = None,
-        is_ours: Callable[[], bool] = lambda: True,
-    ) -> Callable[[], None]:
+    def watch(self, *, every: float = 1.0, after: Callable[[], None] | None = None) -> Callable[[], None]:
         """Call `exchange` in a thread, on news and every `every` seconds; return a function that stops it.
 
         After each exchange it calls `after`, and rests so that it takes at most a fifth of a core.
-
-        is_ours: whether to exchange, and not another process.
         """
 
         def failed(why: str) -> None:
             self.away = why
 
-        def exchange() -> None:
-            if is_ours():
-                self.exchange()
-            else:
-                self.look_on()
-
-        def show_life() -> None:
-            if is_ours():
-                self.show_life()
-
-        work = in_turn((exchange, show_life), failed, after)
+        work = in_turn((self.exchange, self.show_life), failed, after)
         return repeat(work, self.transport, self._wakeup, every=every, name=self.agent.name)
 
     def wake(self) -> None:

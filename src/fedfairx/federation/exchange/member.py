@@ -120,8 +120,6 @@ class Member(Connection):
                     ) from conflict
                 self._judge(conflict.held)
                 self._there = conflict.held
-                if self._there == self._message:  # another process was faster
-                    return
             else:
                 self._there = self._message
                 return
@@ -136,13 +134,11 @@ class Member(Connection):
             self._refuse_release(self.agent.name, message, error)
             return
         if self.halted is None:
-            with self.agent.transaction():  # another process may have made a later release, and sent it
-                self._seal_latest()
-                why = contradiction(self.agent, self._release, theirs)
-                if why is not None:
-                    self._seen.halt(why)
+            why = contradiction(self.agent, self._release, theirs)
             if why is None:
                 return
+            with self.agent.transaction():
+                self._seen.halt(why)
         raise LedgerMismatch(str(self.halted))
 
     def _acknowledge(self) -> None:
@@ -252,10 +248,6 @@ class Member(Connection):
             group = groups.pop(0)
             try:
                 with self.agent.transaction():
-                    if self.agent.shared:  # what another process has taken meanwhile is no longer new
-                        self._seen.read()
-                        self._refuse_roster()
-                        group = self.agent.accepted(group, seen=self._seen.releases)
                     self.agent.absorb(group)
                     self._seen.keep(group)
             except MessageRefused as error:
@@ -286,31 +278,12 @@ class Member(Connection):
         Sending comes first: peers wait for it, and absorbing theirs may take long.
         """
         with self._lock:
-            if self.agent.shared:
-                self._read_seen()
-                self._refuse_roster()
             messages = self._look()
             try:
                 sent = self.send()
             finally:
                 self._take(messages, strict=False)
             return sent and self.away is None
-
-    def look_on(self) -> None:
-        """Take what the process that exchanges has seen, so that this one can go on from there."""
-        with self._lock:
-            self._read_seen()
-            self.away = None
-
-    def _read_seen(self) -> None:
-        """Take what other processes with this agent have seen."""
-        with self.agent.transaction():
-            self._seen.read()
-
-    def _refuse_roster(self) -> None:
-        """Refuse to go on with a roster that is older than another process has seen."""
-        if self._seal.roster is not None:
-            self._seen.refuse_other(self._seal.roster)
 
     def follow(self, seal: Codec) -> None:
         """Switch to a later version of the roster.
@@ -327,8 +300,6 @@ class Member(Connection):
     def _join(self, seal: Codec) -> None:
         """Drop releases of agents that are not in the roster, and refuse any run but the terms' own."""
         with self.agent.transaction():
-            if self.agent.shared:
-                self._seen.read()
             self._seen.keep(self.agent.held)
             if seal.roster is not None:
                 self._seen.admit(seal.roster)

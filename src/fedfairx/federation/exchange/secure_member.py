@@ -16,8 +16,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import msgspec
@@ -30,7 +29,6 @@ from fedfairx.errors import (
     MessageRefused,
     PrivacyError,
     StateError,
-    StorageUnavailable,
     TransportRefused,
     TransportUnavailable,
 )
@@ -60,7 +58,6 @@ from fedfairx.federation.aggregation.progress import latest_rows, progress_of
 from fedfairx.federation.aggregation.records import (
     FileStore,
     MemoryStore,
-    Record,
     SqlStore,
     ValueStore,
     record_in,
@@ -109,8 +106,6 @@ class SecureMember(Connection):
     - Nothing is sent before all members have accepted the epoch, nor before this member's operator has
       confirmed, with their keys, as many of them as the claim needs.
     - A record is in rows of one epoch only.
-    - Of several processes with this agent, also with a vault each, none acts on a record that another has
-      changed: the database decides.
     """
 
     def __init__(
@@ -148,7 +143,6 @@ class SecureMember(Connection):
             agent.release(spent)
         self._admit(seal.roster)
         self._state: State | None = None  # None: read it from the stores
-        self._stored = Record()  # the record in the database, as far as we know
         self.progress = progress_of(self._started(), clock())
 
     def _admit(self, roster: Roster) -> None:
@@ -168,8 +162,8 @@ class SecureMember(Connection):
         """The state, read from the stores at first, and after a step that failed."""
         if self._state is None:
             self._looked_at.clear()
-            self._stored, vault = record_in(self._record), vault_in(self._vault)
-            state, effects = start(self._identity, self._stored, vault, random=secrets.token_bytes(16))
+            stored = record_in(self._record), vault_in(self._vault)
+            state, effects = start(self._identity, *stored, random=secrets.token_bytes(16))
             self._do(state, effects)
             self._step(RosterTaken(Draft.of(self._seal.roster), secrets.token_bytes(32)))
         assert self._state is not None
@@ -186,11 +180,10 @@ class SecureMember(Connection):
             for effect in effects:
                 match effect:
                     case Store(record, change):
-                        with self._as_stored():
+                        with self.agent.transaction():
                             if change is not None:
                                 self._change_agent(change)
                             self._record.write(msgspec.msgpack.encode(record))
-                        self._stored = record
                     case Keep(vault):
                         self._vault.write(msgspec.msgpack.encode(vault))
                     case Publish(place, message):
@@ -206,18 +199,6 @@ class SecureMember(Connection):
         self._state = state
         if due:
             self._step(self._make_row(due))
-
-    @contextmanager
-    def _as_stored(self) -> Iterator[None]:
-        """A transaction of the agent; refused if another process has changed the record in the database."""
-        with self.agent.transaction():
-            if record_in(self._record) != self._stored:
-                self._state = None
-                raise StorageUnavailable(
-                    f"another process has acted as {self.agent.name!r} meanwhile, and only one may have its "
-                    "vault: stop the other one"
-                )
-            yield
 
     def _change_agent(self, change: BeginEpoch | Absorb | AddPast) -> None:
         match change:
@@ -257,7 +238,7 @@ class SecureMember(Connection):
     def _make_row(self, number: int) -> RowMade:
         """The row of a round by the ledger. Rounds that were missed get empty leaves."""
         while self.agent.released < number:
-            with self._as_stored():
+            with self.agent.transaction():
                 for _ in range(min(LEAVES, number - self.agent.released)):
                     self.agent.release()
         values = self._integers(self.agent.past_release(number))

@@ -32,10 +32,10 @@ class Seen:
         self._tables: SeenTables | None = None
         if roster is not None and agent.durable:
             self._tables = SeenTables(agent.journal, roster.federation)
-            self._tables.log.restorers.append(self.read)  # after a step that failed
-            self.read()
+            self._tables.log.restorers.append(self._read)  # after a step that failed
+            self._read()
 
-    def read(self) -> None:
+    def _read(self) -> None:
         """Read the stored state."""
         if self._tables is not None:
             self._roster, self.releases = self._tables.roster(), self._tables.releases()
@@ -43,8 +43,8 @@ class Seen:
 
     # --- rosters -------------------------------------------------------------------------------------
 
-    def refuse_other(self, roster: Roster) -> None:
-        """Refuse a roster older than one that was seen, or another one of the same version."""
+    def admit(self, roster: Roster) -> None:
+        """Remember a roster; refuse one older than one that was seen, or another one of the same version."""
         name, (version, digest) = self._agent.name, self._roster or (0, "")
         if roster.version < version:
             raise StateError(
@@ -56,11 +56,7 @@ class Seen:
                 f"roster differs from the version {version} that {name!r} has seen: the convener has signed "
                 "two of that number; ask for a later version"
             )
-
-    def admit(self, roster: Roster) -> None:
-        """Remember a roster, unless it is refused."""
-        self.refuse_other(roster)
-        if self._roster is None or roster.version > self._roster[0]:
+        if roster.version > version:
             self._roster = roster.version, roster.digest
             if self._tables is not None:
                 self._tables.keep_roster(self._roster)

@@ -487,14 +487,6 @@ class StreamPrivatizer(NoCopy):
             here = Position(0, np.zeros(size), 0, np.zeros(size), 0, 0)
         return here
 
-    def read_again(self) -> None:
-        """Read the ledger before the next step: another process has written to it.
-
-        The noise stream stays: it fits the next release only if its number does, and the place of a frozen
-        leaf never changes.
-        """
-        self._position_copy = None
-
     def _finish(self) -> Release | None:
         """Make the release of a leaf that was frozen and not recorded, if there is one."""
         frozen, spent = self._position.frozen, self.spent

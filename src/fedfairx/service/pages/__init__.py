@@ -94,7 +94,7 @@ def pages(service: Service) -> list[BaseRoute]:
 
     async def sign_out(request: Request) -> Response:
         try:
-            return await access.leave(service, request)
+            return access.leave(service, request)
         except ProblemError as error:
             return _failed(request, error)
 
@@ -147,8 +147,8 @@ def _shown(service: Service, name: str, show: Show) -> Callable[[Request], Await
                 frame = page_data.frame(served, agents=seen, signed_in=signed_in, exact=exact)
             if name == "overview":  # a key that is limited to some agents does not see counts of all together
                 sees_all = may_use(request, None)
-                queue, leases = service.write_queue, service.leases
-                status = await asyncio.to_thread(serializers.status, queue, leases) if sees_all else None
+                queue = service.write_queue
+                status = await asyncio.to_thread(serializers.status, queue) if sees_all else None
                 view["status"] = status
             path = "" if named is None else _agent_path(named)
             return page(name, view=view, frame=frame, root=_root(request), agent=path)

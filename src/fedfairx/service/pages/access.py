@@ -24,12 +24,7 @@ LONGEST = 1_000  # bytes of a form
 
 
 def cookie(request: Request) -> str:
-    """The cookie's name, with the port, since browsers send cookies to all ports of a host.
-
-    Processes that share a database may have different ports behind one address.
-    """
-    if request.app.state.service.settings.replica:
-        return "fedfairx-replica"
+    """The cookie's name, with the port, since browsers send cookies to all ports of a host."""
     _, port = request.scope.get("server") or ("", 0)
     return f"fedfairx-{port}"
 
@@ -44,7 +39,7 @@ async def check(service: Service, request: Request) -> None:
     if token is None or "authorization" in request.headers or not auth.any_key:
         await auth.check(request, "reader")
         return
-    key = await auth.sessions.key_of(token)
+    key = auth.sessions.key_of(token)
     if key is None:
         raise ProblemError("unauthenticated", "The session is over.")
     request.scope.update(role=key.role, agents=key.agents)
@@ -70,7 +65,7 @@ async def take(service: Service, request: Request) -> Response:
         return offer(root=request.scope.get("root_path", ""), wrong=True)
     response.set_cookie(
         cookie(request),
-        await auth.sessions.begin(holder),
+        auth.sessions.begin(holder),
         max_age=SECONDS,
         path=request.scope.get("root_path") or "/",
         secure=request.url.scheme == "https",
@@ -80,10 +75,10 @@ async def take(service: Service, request: Request) -> Response:
     return response
 
 
-async def leave(service: Service, request: Request) -> Response:
+def leave(service: Service, request: Request) -> Response:
     """End the session."""
     refuse_cross_site(request)
-    await service.auth.sessions.end(request.cookies.get(cookie(request), ""))
+    service.auth.sessions.end(request.cookies.get(cookie(request), ""))
     response = _to(request, "/sign-in")
     response.delete_cookie(cookie(request), path=request.scope.get("root_path") or "/")
     return response

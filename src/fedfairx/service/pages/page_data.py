@@ -247,7 +247,7 @@ def _privacy_attention(served: ServedAgent, exact: bool) -> list[Attention]:
 async def privacy(served: ServedAgent, _query: QueryParams, exact: bool) -> View:
     def read(agent: Agent) -> View:
         privacy, guarantee = serializers.privacy(agent, exact=exact), agent.privatizer.guarantee
-        silent = served.place is None and privacy.spent == 0
+        silent = served.membership is None and privacy.spent == 0
         statement = SILENT if silent and not privacy.private else privacy.statement
         return {
             "privacy": privacy,
@@ -286,9 +286,7 @@ def _rounds_attention(progress: Progress, membership: Membership) -> list[Attent
 
 
 def _federation_attention(served: ServedAgent, exact: bool) -> list[Attention]:
-    membership, waits = served.membership, served.waits
-    if waits is not None:
-        return [Attention("warn", "Secure aggregation waits", sentence(waits), "federation")]
+    membership = served.membership
     if membership is None:
         return []
     attention, halted = [], membership.member.halted

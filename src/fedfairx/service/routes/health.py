@@ -20,7 +20,6 @@ from fedfairx.service.metrics import (
     labelled,
     lines,
     metric,
-    process_info,
     storage_metrics,
 )
 from fedfairx.service.schemas import ArrivalTable
@@ -70,8 +69,7 @@ async def metrics(service: Service, request: Request) -> Response:
         ready = metric("ready", int(await service.write_queue.ready()))
         opened = metric("agents_open", len(agents.open))
         stored = await asyncio.to_thread(_storage_lines, service)
-        who = process_info(replica=service.settings.replica)
-        text = [*lines(who), *service.metrics.lines(), *lines(ready), *lines(opened), *stored, *text]
+        text = [*service.metrics.lines(), *lines(ready), *lines(opened), *stored, *text]
     return Response("\n".join(text) + "\n", media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -87,7 +85,7 @@ def _storage_lines(service: Service) -> list[str]:
 async def status(service: Service, request: Request) -> schemas.Status:
     """Show how the service runs: since when, how fast, and how much space it has."""
     refuse_other_agents(request, None)  # these are counts of all agents together
-    return await asyncio.to_thread(serializers.status, service.write_queue, service.leases)
+    return await asyncio.to_thread(serializers.status, service.write_queue)
 
 
 @endpoint("GET", "/v1/openapi.json")
