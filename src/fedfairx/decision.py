@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeGuard
 import numpy as np
 from msgspec import Struct
 
-from fedfairx.core.slates import ONE, Weights
+from fedfairx.core.slates import ONE, Weights, as_weights
 from fedfairx.errors import InvalidInput, require
 from fedfairx.util.arrays import Array
 
@@ -269,6 +269,12 @@ class Decision(Struct, eq=False, gc=False):  # made in half of the time of a cla
             and self.values.tobytes() == other.values.tobytes()
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle plain values; `ONE` is told apart by being itself."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        fields |= {"outcomes": dict(self.outcomes), "statuses": dict(self.statuses)}
+        return _unpickled, (fields,)
+
     def __hash__(self) -> int:
         return hash((self.number, self.shown[0]))
 
@@ -278,6 +284,11 @@ class Decision(Struct, eq=False, gc=False):  # made in half of the time of a cla
             return f"Decision(id={self.id!r}, actions={self.shown}{names})"
         name = "" if self.name is None else f"name={self.name!r}, "
         return f"Decision(id={self.id!r}, action={self.action}, {name}probability={self.probability:.6g})"
+
+
+def _unpickled(fields: dict[str, Any]) -> Decision:
+    """The decision that `Decision.__reduce__` wrote."""
+    return Decision(**fields | {"weights": as_weights(fields["weights"])})
 
 
 def status_of(reward: float | None, status: str) -> str:

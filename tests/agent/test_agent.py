@@ -138,7 +138,7 @@ def test_each_reward_once_and_only_of_ones_own_decisions() -> None:
         with pytest.raises(AlreadyObserved, match=f"decision {decision.id} has its reward already"):
             agent.observe(again, reward=0.5)
     mine = agent._log.prefix
-    for unknown in (f"{mine}-1", f"{mine}-00", f"{mine}--1", f"{mine}-{10**30}", f"{mine}-²", "0", ""):
+    for unknown in (f"{mine}-2", f"{mine}-00", f"{mine}--1", f"{mine}-{10**30}", f"{mine}-²", "0", ""):
         with pytest.raises(UnknownDecision, match=f"got decision='{unknown}'"):
             agent.observe(unknown, reward=0.5)
     for nonsense in (None, 0, [0], {"id": 0}, 0.0, True, np.array([0.25, 0.5])):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 
 import numpy as np
 import pytest
 
 import fedfairx as ffx
-from fedfairx.agent.state import PendingDecision
 from fedfairx.decision import DELETED, EXPIRED, REWARDED, WITHDRAWN, Decision
 
 
@@ -61,8 +62,8 @@ def test_arms_may_have_names() -> None:
 def test_a_name_is_saved_with_its_decision(tmp_path) -> None:
     agent = ffx.Agent(3, seed=0)
     named, nameless = agent.decide(np.eye(3), names=["ant", "bee", "cat"]), agent.decide(np.eye(3))
-    agent.save(tmp_path / "agent.json")
-    again = ffx.Agent.load(tmp_path / "agent.json")
+    agent.save(tmp_path / "agent.db")
+    again = ffx.Agent.load(tmp_path / "agent.db")
     assert [again._pending[made.number].name for made in (named, nameless)] == [named.name, None]
 
 
@@ -91,12 +92,19 @@ def test_outcomes_of_slots_are_one_outcome_once_all_are_there(
     assert d.outcome == together
 
 
-def test_outcomes_of_slots_are_saved_with_a_decision_that_waits() -> None:
-    """A private agent clips a reward that is no number, and JSON has none for it."""
-    d = Decision(7, [2, 0, 1, 3], np.zeros(9), 4, (1.0, 0.5, 0.25, 0.125))
+def test_a_pickled_decision_is_the_same() -> None:
+    d = Decision(7, [2, 0, 1, 3], np.zeros(9), 4, (1.0, 0.5, 0.25, 0.125), origin="a", time=5)
     for rewards, status in (({1: math.nan}, REWARDED), ({0: None}, REWARDED), ({3: 0.5}, EXPIRED)):
         d.end(rewards, status)
-    again = PendingDecision.of(d).decision(1, following=8)
-    assert [again.status_of(slot) for slot in (0, 1, 3)] == [WITHDRAWN, REWARDED, EXPIRED]
-    assert again.waiting == [2]
-    assert PendingDecision.of(again) == PendingDecision.of(d)
+    for again in (pickle.loads(pickle.dumps(d)), copy.deepcopy(d)):
+        assert again == d
+        assert (again.id, again.time) == ("a-7", 5)
+        assert [again.status_of(slot) for slot in (0, 1, 3)] == [WITHDRAWN, REWARDED, EXPIRED]
+        assert again.waiting == [2]
+    agent = ffx.Agent(actions=["ann", "ben"], seed=0)
+    one = agent.decide()
+    again = pickle.loads(pickle.dumps(one))
+    assert (again.action, again.name, again.probability) == (one.action, one.name, one.probability)
+    assert again.weights is one.weights  # which says that it has one slot
+    agent.observe(again, reward=1.0)
+    assert agent.pending == 0

@@ -332,8 +332,8 @@ def test_it_is_a_table() -> None:
 def test_a_loaded_agent_judges_as_before(tmp_path: Path) -> None:
     one, two = (taught(name, sign * THETA, 300) for name, sign in (("a", 1), ("b", -1)))
     told(one, two)
-    one.save(tmp_path / "a.json")
-    assert repr(ffx.Agent.load(tmp_path / "a.json").partners) == repr(one.partners)
+    one.save(tmp_path / "a.db")
+    assert repr(ffx.Agent.load(tmp_path / "a.db").partners) == repr(one.partners)
 
 
 def test_a_stored_agent_judges_partners_by_each_other_as_before(tmp_path: Path) -> None:

@@ -323,8 +323,8 @@ def test_saved_in_the_middle_of_a_slate_it_goes_on(tmp_path: Path, features: boo
     offered = contexts(0) if features else None
     made = agent.decide(offered)
     agent.observe(made, rewards={made.actions[1]: 1.0})
-    agent.save(tmp_path / "agent.json")
-    again = ffx.Agent.load(tmp_path / "agent.json")
+    agent.save(tmp_path / "agent.db")
+    again = ffx.Agent.load(tmp_path / "agent.db")
     assert again.state() == agent.state()
     assert again.options.slots == tuple(RANKED)
     for one in (agent, again):
@@ -348,8 +348,8 @@ def test_a_baseline_of_slots_is_shown_and_learnt_from(features: bool, tmp_path: 
         assert made.exposure.tolist() == drawn.exposure.tolist()
         assert [made.chosen(slot).tolist() for slot in range(3)] == rows[shown].tolist()
         assert made.names == (None if features else [names[row] for row in shown])
-        agent.save(tmp_path / "agent.json")
-        again = ffx.Agent.load(tmp_path / "agent.json")
+        agent.save(tmp_path / "agent.db")
+        again = ffx.Agent.load(tmp_path / "agent.db")
         assert again._pending[made.number].drawn_actions == drawn.actions
         for one in (agent, again):
             one.observe(made.id, rewards=[0.5, 1.0, 0.25])
@@ -359,7 +359,7 @@ def test_a_baseline_of_slots_is_shown_and_learnt_from(features: bool, tmp_path: 
         assert agent.gram.tolist() == again.gram.tolist()
         assert agent.gram == pytest.approx(learner.gram)
         assert agent.estimate == pytest.approx(learner.estimate)
-        twin = ffx.Agent.load(tmp_path / "agent.json")
+        twin = ffx.Agent.load(tmp_path / "agent.db")
         twin.observe(made.id, rewards=[0.5, 1.0, 0.25])
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from fedfairx.agent.exchange import OTHERS, TOTAL
 from fedfairx.agent.schedules import SCHEDULES, Determinant, Doubling, Plan
 from fedfairx.core.estimate import REFRESH_EVERY
 from fedfairx.errors import BudgetExhausted, InvalidInput, MessageRefused
-from fedfairx.privacy import Centring, SimulatedNoise, StreamPrivatizer, epsilon_for, mu_for
+from fedfairx.privacy import Centring, SimulatedNoise, epsilon_for, mu_for
 from fedfairx.privacy.release import total_of
 
 D = 3
@@ -503,29 +502,3 @@ def test_a_new_run_of_rows_goes_on_where_the_last_one_stopped() -> None:
     elsewhere = replace(federation.options, centring=replace(centring, reward=0.4))
     with pytest.raises(InvalidInput, match="centring must be that of the run before"):
         agent.begin_run(elsewhere.privatizer(D, releases=3, noise=SimulatedNoise(9), agents=4))
-
-
-def test_a_saved_agent_goes_on_with_totals(tmp_path: Path) -> None:
-    federation, same = (ffx.Federation(**SECURE, seed=0) for _ in range(2))
-    for each in (federation, same):
-        play(each, 25)
-    agent = same.agents[0]
-    agent.save(tmp_path / "agent.json")
-
-    def privatizer(state: dict[str, Any]) -> Any:
-        made = same.options.budget(3, agents=4)
-        return StreamPrivatizer.from_state(
-            state,
-            dimension=D,
-            mechanism=made.calibrate(),
-            bounds=made.summed_bounds,
-            noise=agent.privatizer.noise,
-            decide_from=made.decide_from,
-        )
-
-    same.agents[0] = ffx.Agent.load(tmp_path / "agent.json", privatizer=privatizer)
-    for each in (federation, same):
-        play(each, 20, seed=1)
-    one, other = federation.agents[0], same.agents[0]
-    assert (one.gram == other.gram).all()
-    assert one._exchange.latest == other._exchange.latest

@@ -16,7 +16,7 @@ from fedfairx.audit.audit import audit
 from fedfairx.core.statistics import packed_size
 from fedfairx.errors import AlreadyObserved, InvalidInput
 from fedfairx.federation.roster.terms import Terms
-from fedfairx.privacy import Bounds, Budget, Centring, KeyedNoise, SimulatedNoise, StreamPrivatizer, new_key
+from fedfairx.privacy import Bounds, Budget, Centring, KeyedNoise, SimulatedNoise, new_key
 
 RANKED = (1.0, 0.63, 0.5)
 
@@ -111,27 +111,6 @@ def test_an_agent_keeps_the_slots_that_its_noise_was_made_for() -> None:
         ffx.Agent(3, slots=2, privatizer=options.privatizer(3, releases=5, noise=SimulatedNoise(1)))
     with pytest.raises(InvalidInput, match=r"^weight "):
         privatizer.add(np.zeros(3), 0.0, weight=0.9)
-
-
-def test_a_private_agent_of_slots_is_loaded(tmp_path: Path) -> None:
-    key, bounds = new_key(), Bounds(slots=2)
-    budget = Budget(epsilon=1.0, releases=3, bounds=bounds)
-
-    def noise() -> KeyedNoise:
-        return KeyedNoise(key, agent="a", run="r")
-
-    agent = ffx.Agent(3, name="a", slots=2, privatizer=budget.privatizer(3, noise=noise()), seed=0)
-    made = agent.decide(np.eye(4, 3))
-    agent.observe(made, rewards={made.actions[0]: float("nan")})
-    agent.save(tmp_path / "agent.json")
-    again = ffx.Agent.load(
-        tmp_path / "agent.json",
-        privatizer=lambda state: StreamPrivatizer.from_state(
-            state, dimension=3, mechanism=budget.calibrate(), noise=noise(), bounds=bounds
-        ),
-    )
-    again.observe(made.id, rewards={made.actions[1]: 1.0})
-    assert (again.pending, again.release().count) == (0, 2)
 
 
 def test_what_a_person_costs_is_counted_in_records() -> None:

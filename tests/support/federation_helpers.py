@@ -36,10 +36,5 @@ def private_agent(decide_from: str = "released", name: str = "agent", seed: int 
 
 
 def bare(agent: Any) -> dict[str, Any]:
-    """An agent's settings and state but for the prefixes of its ids, which no two lives share."""
-    body = {"name": agent.name, "options": agent.options, **plain_value(agent.state())}
-    for each in body["pending"]:
-        del each["origin"]
-    ledger = body["privatizer"].get("ledger", {"records": {}})
-    ledger["records"] = {key.rpartition("-")[2]: leaf for key, leaf in ledger["records"].items()}
-    return body
+    """An agent's settings and state."""
+    return {"name": agent.name, "options": agent.options, **plain_value(agent.state())}

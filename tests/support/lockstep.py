@@ -233,8 +233,8 @@ def rest() -> None:
             agent.observe(decision, reward=0.5)
         agent.absorb({agent.name: agent.release()})
     with tempfile.TemporaryDirectory() as folder:
-        agents[1].save(f"{folder}/agent.json")
-        again = ffx.Agent.load(f"{folder}/agent.json")
+        agents[1].save(f"{folder}/agent.db")
+        again = ffx.Agent.load(f"{folder}/agent.db")
     contexts = rng.random((4, 2))
     assert again.decide(contexts) == agents[1].decide(contexts)
 

@@ -36,9 +36,9 @@ from fedfairx.privacy.bounds import Bounds
 from fedfairx.privacy.budget import Budget
 from fedfairx.privacy.centring import Centring
 from fedfairx.privacy.ledger import ledger
-from fedfairx.privacy.ledger.ledger import MemoryLedger
+from fedfairx.privacy.ledger.sql import SqlLedger
 from fedfairx.privacy.mechanisms import noise
-from fedfairx.privacy.mechanisms.gaussian import Gaussian, NoiseStream
+from fedfairx.privacy.mechanisms.gaussian import Gaussian
 from fedfairx.privacy.mechanisms.noise import KeyedNoise
 from fedfairx.privacy.mechanisms.noise_share import NoiseShare
 from fedfairx.privacy.privatizers.stream import StreamPrivatizer
@@ -279,11 +279,12 @@ def _positive_counted(right: Any) -> Any:
     return enter
 
 
-def _leaf_restored_twice(right: Any) -> Any:
-    def restore(self: Any, position: Any) -> None:
-        right(self, replace(position, total=position.total + position.leaf))
+def _leaf_read_twice(right: Any) -> Any:
+    def position(self: Any) -> Any:
+        here = right(self)
+        return here and replace(here, total=here.total + here.leaf)
 
-    return restore
+    return position
 
 
 # --- releases ---------------------------------------------------------------------------------------------
@@ -366,13 +367,15 @@ def _late_records(right: Any) -> Any:
 
 
 def _begun_again(right: Any) -> Any:
-    """Forget the noise of earlier releases when an agent is restored."""
+    """Forget the noise of earlier releases when an agent is opened again."""
 
-    def init(self: Any, factor: Any, draw: Any, *, scale: Any, state: Any = None) -> None:
-        right(self, factor, draw, scale=scale)
-        self.number = 0 if state is None else int(state["number"])
+    def noise_of(self: Any, number: int) -> Any:
+        if self._stream is None and number > 1:
+            self._stream = self._new_stream()
+            self._stream.number = number - 1
+        return right(self, number)
 
-    return init
+    return noise_of
 
 
 # --- keyed noise ------------------------------------------------------------------------------------------
@@ -535,7 +538,7 @@ MISTAKES: tuple[Mistake, ...] = (
     ),
     Mistake("a reward that enters twice", Agent, "_enter", _entered_twice, AGENTS),
     Mistake("a count of positive rewards only", StreamPrivatizer, "_enter", _positive_counted, COUNTS),
-    Mistake("a loaded leaf that enters twice", MemoryLedger, "restore", _leaf_restored_twice, AGENTS),
+    Mistake("a stored leaf that enters twice", SqlLedger, "position", _leaf_read_twice, AGENTS),
     Mistake(
         "noise scaled by the leaf's count beyond 2 records",
         StreamPrivatizer,
@@ -569,7 +572,7 @@ MISTAKES: tuple[Mistake, ...] = (
     ),
     Mistake("fresh noise for a repeated release", StreamPrivatizer, "release", _fresh_when_repeated, AGAIN),
     Mistake("records that enter an interrupted release", StreamPrivatizer, "_finish", _late_records, AGENTS),
-    Mistake("noise that begins again when loaded", NoiseStream, "__init__", _begun_again, AGENTS),
+    Mistake("noise that begins again when opened", StreamPrivatizer, "_noise_of", _begun_again, AGENTS),
     Mistake("noise reused at lag 2", KeyedNoise, "__call__", _number(lambda n: n - _LAG[n % 4]), ALIKE),
     Mistake("release number mod 16", KeyedNoise, "__call__", _number(lambda n: n % 16), ALIKE),
     Mistake("noise that ignores its place", KeyedNoise, "__call__", _place(lambda _place: b""), ALIKE),

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from itertools import takewhile
 from os import PathLike
 from typing import Any, Self, Unpack, cast
@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedfairx import steps
-from fedfairx.agent import settings as files
 from fedfairx.agent.actions import as_arms, as_schema, context_of
 from fedfairx.agent.core import Core
 from fedfairx.agent.exchange import Exchange, privacy_in_short
@@ -28,10 +27,10 @@ from fedfairx.agent.log import ENDED, NullLog, StepLog
 from fedfairx.agent.model import AgentModel
 from fedfairx.agent.options import PLAIN, WHERE_SECURE, Expiry, Keywords, Options
 from fedfairx.agent.partners import Partners
-from fedfairx.agent.persistence import AgentStore, Specification, find_store, make_store
+from fedfairx.agent.persistence import AgentStore, Specification, find_store, make_store, saved
 from fedfairx.agent.reward_limits import check_weights
-from fedfairx.agent.settings import StoredSettings, plain_value, read_value
-from fedfairx.agent.state import MOST, AgentState, PendingDecision
+from fedfairx.agent.settings import CUSTOM, describe_merit
+from fedfairx.agent.state import AgentState
 from fedfairx.agent.uniforms import Uniforms
 from fedfairx.agent.validation import (
     Check,
@@ -54,7 +53,7 @@ from fedfairx.core.agent_kernels import likely_sizes
 from fedfairx.core.merit import Merit
 from fedfairx.core.posterior import LikelySizes, Posterior, Prior
 from fedfairx.core.slates import ONE, Slots, Weights, as_weights
-from fedfairx.core.statistics import packed_size, unpack
+from fedfairx.core.statistics import unpack
 from fedfairx.decision import (
     EXPIRED,
     REASONS,
@@ -69,8 +68,8 @@ from fedfairx.errors import (
     AlreadyObserved,
     FedFairXError,
     InvalidInput,
+    PrivacyError,
     ReplacementRefused,
-    StateError,
     UnknownDecision,
     require,
 )
@@ -85,13 +84,17 @@ from fedfairx.privacy import (
 from fedfairx.privacy.ledger.rollback import Confirm
 from fedfairx.privacy.privatizers.stream import refuse_person
 from fedfairx.storage import erasure, replacement
+from fedfairx.storage.database import Database
 from fedfairx.storage.erasure import Deletion, Rollback
 from fedfairx.storage.journal import Journal
-from fedfairx.storage.open_log import open_log
+from fedfairx.storage.open_log import is_on_server, open_log
 from fedfairx.storage.replacement import StoredReward, record_of
 from fedfairx.storage.rows import OutcomeRow
+from fedfairx.storage.sqlite import SqliteDatabase, require_replaceable
 from fedfairx.storage.transaction_log import Log
+from fedfairx.storage.verification import open_for_reading
 from fedfairx.util.arrays import Array, Coordinates
+from fedfairx.util.files import write_atomically
 from fedfairx.util.formatting import html_table
 from fedfairx.util.frames import is_frame, names_in, without_names
 
@@ -1353,85 +1356,71 @@ class Agent:
     # --- saving --------------------------------------------------------------------------------------
 
     def state(self) -> AgentState:
-        """Everything that it knows, exact to the bit, as one value: agents of equal state decide alike.
-
-        For a durable agent, whose decisions and ledger are in its database, `pending` holds numbers only.
-        """
+        """Everything that it knows, exact to the bit, as one value: agents of equal state decide alike."""
         with self._lock:
-            return self._core.state(whole=not self.durable)
+            return self._core.state()
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the agent to a JSON file from which `load` continues; the file is replaced atomically.
+        """Write the agent to a file that `load` and `open` read; the file is replaced atomically.
 
-        The file is as secret as the data. It does not hold keys or a user's own merit function.
+        Only a file that `save` wrote and that nobody has opened since is replaced. It holds all that the
+        agent knows and the decisions that wait, but no log, and no merit function of the user's own. It is as
+        secret as the data. A private agent is refused: `open` keeps it on disk.
         """
+        text = "must be a file; open makes an agent on a server"
+        require(not is_on_server(path), "path", text, "an address")
+        require_replaceable(path)
+        write_atomically(path, self._content())
+
+    def _content(self) -> bytes:
+        """The content of a file that holds the agent as it is now."""
         with self._lock:
-            log, names = self._log, None if self._model.actions is None else list(self._model.actions.names)
-            body = {
-                **plain_value(StoredSettings.of(self.name, self.dimension, names, self.options, None)),
-                **plain_value(self._core.state(whole=True)),
-                "next_number": log.numbers.next,
-                "origins": [{"first": n, "origin": o} for n, o in log.prefixes.used(log.numbers.next)],
-                "decide_from": self.decide_from,
-                "private": self.private,
-            }
-        files.write(body, path)
+            if self.private:
+                raise PrivacyError(
+                    f"agent {self.name!r} is private, and can't be saved or copied: two copies would make "
+                    "two messages of one number; Agent.open(path, budget=…) keeps it and its ledger on disk"
+                )
+            return saved(self.name, self._core, self._log)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle what `save` writes; a merit function of the user's own is pickled beside it."""
+        if self.durable:
+            raise InvalidInput(
+                f"agent {self.name!r} is in {self.journal.place}, and can't be copied or pickled: open it "
+                "there (Agent.open), or copy it into memory (Agent.load)"
+            )
+        own = describe_merit(self.merit)["kind"] == CUSTOM
+        return _unpickled, (type(self), self._content(), self.merit if own else None)
 
     @classmethod
-    def load(
-        cls,
-        path: str | PathLike[str],
-        *,
-        merit: Merit | None = None,
-        privatizer: Callable[[dict[str, Any]], Privatizer] | None = None,
-    ) -> Self:
-        """Load an agent that `save` wrote: it continues with the same decisions, bit for bit.
+    def load(cls, place: str | PathLike[str], *, name: str | None = None, merit: Merit | None = None) -> Self:
+        """Load an agent into memory, as it was saved or is now in a database; the place is only read.
 
-        Only the noise of future releases and the ids of future decisions are new, so that two agents loaded
-        from one file never share them.
+        It continues with the same decisions, bit for bit. Only the ids of its future decisions are new, so
+        that two agents loaded from one place never share them.
 
-        merit: your own merit (`Custom`), which is not in the file.
-        privatizer: makes a private agent's privatizer from its stored state; the file holds no keys.
+        place: a file, or the database of an agent that is not private.
+        name: which agent, if there are several.
+        merit: your own merit (`Custom`), which is not stored.
         """
-        body = files.read(path)
-        settings = read_value(body, StoredSettings, "agent")
-        state = read_value(body, AgentState, "agent")
-        saved = read_value(body, files.SavedAgent, "agent")
-        if not 0 <= saved.next_number <= MOST:
-            raise StateError(f"agent.next_number must be from 0 to {MOST}")
-        if settings.dimension < 1 or len(state.own) != packed_size(settings.dimension):
-            raise StateError("agent.own must fit agent.dimension")  # before anything of that size is made
-        restored = files.stored_privatizer(
-            state.privatizer, settings.dimension, private=saved.private, make=privatizer
-        )
-        try:
-            agent = cls(
-                **settings.arms(), options=settings.options(merit), privatizer=restored, name=settings.name
-            )
-        except InvalidInput as error:
-            raise StateError(f"the file's settings don't make an agent: {error}") from None
-        if agent.decide_from != saved.decide_from or agent.private != saved.private:
-            raise StateError(
-                f"privatizer must decide from {saved.decide_from!r}, as when the agent was saved, "
-                f"got {agent.decide_from!r}"
-            )
-        agent._core.restore(state, restored, agent._pending_in(state, saved.next_number))
-        log = agent._log
-        log.numbers.next = saved.next_number
-        log.prefixes.pairs = [(each.first, each.origin) for each in saved.origins]
-        log.prefix = log.prefixes.begin(saved.next_number)
-        return agent
+        with open_for_reading(place) as database:
+            return cls._loaded(database, name, merit)
 
-    def _pending_in(self, state: AgentState, following: int) -> Iterator[Decision]:
-        """The pending decisions of a file, once what it has learnt is restored."""
-        for each in state.pending:
-            if not isinstance(each, PendingDecision):
-                raise StateError("agent.pending must be decisions, got a number")
-            decision, actions = each.decision(self.dimension, following), self._model.actions
-            named = decision.names is not None and all(name in (actions or ()) for name in decision.names)
-            if actions is not None and not named:
-                raise StateError("the file has a pending decision for an action that the agent does not have")
-            yield decision
+    @classmethod
+    def _loaded(cls, database: Database, name: str | None, merit: Merit | None) -> Self:
+        log = Log(database)
+        store = find_store(log, name)
+        if store is None:
+            raise InvalidInput(f"name must be that of an agent in {database.place}, got {name=}")
+        if store.budgets:
+            raise PrivacyError(
+                f"agent {store.settings.name!r} is private, and can't be loaded: two copies would make two "
+                f"messages of one number; open it where it is, with Agent.open({database.place!r})"
+            )
+        agent = cls._in(store, store.settings.options(merit), None)
+        store.restore()
+        agent._write_to(NullLog(log.end, store.prefixes.pairs))
+        return agent
 
     # --- durable -------------------------------------------------------------------------------------
 
@@ -1552,6 +1541,12 @@ class Agent:
 
     def __exit__(self, *_exception: object) -> None:
         self.close()
+
+
+def _unpickled(kind: type[Agent], content: bytes, merit: Merit | None) -> Agent:
+    """The agent that `Agent.__reduce__` wrote."""
+    with closing(SqliteDatabase("a copy", access="memory", content=content)) as database:
+        return kind._loaded(database, None, merit)
 
 
 @contextmanager

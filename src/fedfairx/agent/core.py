@@ -22,8 +22,6 @@ from fedfairx.agent.state import (
     ClosedEpochs,
     JudgedPartner,
     LearnerState,
-    Mark,
-    PendingDecision,
     as_numbers,
     as_release,
 )
@@ -165,11 +163,8 @@ class Core:
 
     # --- its value -----------------------------------------------------------------------------------
 
-    def state(self, *, whole: bool = True) -> AgentState:
-        """The value of all parts; unless `whole`, without what a database holds anyway.
-
-        That includes marks: they are for interrupted releases, and in a database a release is a transaction.
-        """
+    def state(self) -> AgentState:
+        """The value of all parts."""
         model, exchange = self.model, self.exchange
         learner, actions = model.learner, model.actions
         return AgentState(
@@ -192,17 +187,14 @@ class Core:
             own=model.own.tolist(),
             released_count=model.released_count,
             local_count=model.local_count,
-            marks=[Mark(count, mark.tolist()) for count, mark in model.marks.items() if whole],
             judged=[
                 JudgedPartner(name, weights.tolist(), exchange.trust[name], exchange.powers[name])
                 for name, weights in exchange.weights.items()
             ],
             latest={name: release.to_bytes().hex() for name, release in exchange.latest.items()},
             random=self.draws.position,
-            pending=[
-                PendingDecision.of(decision) if whole else number for number, decision in self.pending.items()
-            ],
-            privatizer=exchange.privatizer.state() if whole or model.sums is not None else None,
+            pending=list(self.pending),
+            privatizer=None if model.sums is None else model.sums.state(),
             aged=None
             if model.aging is None
             else Ages(model.aging.at, model.refit_at, dict(exchange.arrived)),
@@ -254,7 +246,7 @@ class Core:
         model.released_count = state.released_count
         model.local_count = state.local_count
         model.refit_at = next_refit(model.observed)
-        model.marks = {mark.count: as_numbers(mark.sums, size, "marks") for mark in state.marks}
+        model.marks = {}
         exchange.weights = {
             each.name: as_numbers(each.weights, LEVELS, "judged.weights") for each in state.judged
         }

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from fedfairx.agent.half_life import wall_clock
+from fedfairx.core.slates import ONE
 from fedfairx.decision import Decision
 from fedfairx.errors import InvalidInput
 from fedfairx.privacy import Budget, Privatizer
-from fedfairx.steps import Decided, Ended, Event, Learnt, numbers_of
+from fedfairx.steps import Decided, Ended, Event, numbers_of
 from fedfairx.storage.decision_ids import IdPrefixes
 from fedfairx.storage.transaction_log import StepCounter
 
@@ -67,28 +68,31 @@ class StepLog(Protocol):
 
 
 class NullLog:
-    """The log of an agent in memory: it gives numbers to steps, and keeps nothing of them."""
+    """The log of an agent in memory: it gives steps the numbers of a database's, and keeps nothing of them.
 
-    def __init__(self) -> None:
+    following, prefixes: the number of its first step, and the prefixes of ids from before it, if the agent
+        was loaded.
+    """
+
+    def __init__(self, following: int = 0, prefixes: Iterable[tuple[int, str]] = ()) -> None:
         self.lock = self.transaction = threading.RLock()
-        self.numbers = StepCounter()
-        self.prefixes = IdPrefixes()
-        self.prefix = self.prefixes.begin(0)
+        self.numbers = StepCounter(following)
+        self.prefixes = IdPrefixes(prefixes)
+        self.prefix = self.prefixes.begin(following)
         self.time = 0
         self.clock = wall_clock
         self._runs = 1
         self._next: Privatizer | None = None  # of the run that may begin
 
     def append(self, step: Event) -> None:
-        """Count records that were learnt, which the privacy ledger knows by number."""
-        if type(step) is Learnt:
-            self.numbers.next += numbers_of(step)
+        self.numbers.next += numbers_of(step)
 
     def append_decisions(self, decided: Sequence[Decided]) -> None:
         pass
 
     def append_outcomes(self, step: Ended, decision: Decision) -> None:
-        pass
+        several = decision.weights is not ONE
+        self.numbers.next += len(step.rewards) + (several and not decision.waiting)  # with their sum
 
     def require_new(self, key: str) -> None:
         pass

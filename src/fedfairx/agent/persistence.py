@@ -8,14 +8,16 @@ transactions.
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from fedfairx.agent.actions import as_arms
 from fedfairx.agent.core import Core
+from fedfairx.agent.log import StepLog
 from fedfairx.agent.options import Options
 from fedfairx.agent.settings import CUSTOM, SCHEMA, StoredSettings, plain_value, read_value, stored_schema
 from fedfairx.agent.state import AgentState
@@ -47,6 +49,8 @@ from fedfairx.storage.journal import Entry, Journal
 from fedfairx.storage.open_log import leave_mark
 from fedfairx.storage.privacy_ledger import StoredLedger, StoredPersons
 from fedfairx.storage.queries import number_at
+from fedfairx.storage.schema import create_tables
+from fedfairx.storage.sqlite import SqliteDatabase
 from fedfairx.storage.transaction_log import Log
 
 SNAPSHOT_EVERY = 5000  # steps, at least, from one snapshot to the next
@@ -137,16 +141,47 @@ class Specification:
 def make_store(log: Log, spec: Specification) -> AgentStore:
     """Inside a transaction: write the row of a new agent. The caller takes its first snapshot."""
     settings, sharing = spec.settings(log.database.place), spec.sharing()
-    private = isinstance(sharing, Budget)
-    described = {
+    described = _described(settings, sharing)
+    secret = new_key() if isinstance(sharing, Budget) else None
+    number = add_agent(log, settings.name, described, secret)
+    return AgentStore(log, number, described, secret)
+
+
+def saved(name: str, core: Core, log: StepLog) -> bytes:
+    """The bytes of a database that holds an agent as it is now, without the log of how it came there."""
+    model = core.model
+    assert model.sums is not None
+    actions, schema, bounds = model.actions, model.schema, model.sums.bounds
+    settings = StoredSettings.of(
+        name,
+        model.dimension,
+        None if actions is None else list(actions.names),
+        model.options,
+        None if schema is None else schema.to_dict(),
+    )
+    state = {**plain_value(core.state()), "runs": 0}
+    try:
+        json.dumps(state, allow_nan=False)
+    except ValueError:
+        raise StateError("this agent's state can't be saved: it holds NaN or infinity") from None
+    with closing(SqliteDatabase(":memory:", access="memory")) as database:
+        create_tables(database)
+        copy = Log(database)
+        with copy.transaction:
+            journal = Journal(copy, add_agent(copy, name, _described(settings, bounds), None))
+            journal.begin_with(list(core.pending.values()), log.prefixes, log.numbers.next)
+        journal.write_snapshot(state)
+        return database.content()
+
+
+def _described(settings: StoredSettings, sharing: Budget | Bounds | None) -> dict[str, Any]:
+    """What is stored of a new agent."""
+    return {
         "schema": SCHEMA,
         **plain_value(settings),
         "budgets": [sharing.to_dict()] if isinstance(sharing, Budget) else [],
         "bounds": sharing.to_dict() if isinstance(sharing, Bounds) else None,
     }
-    secret = new_key() if private else None
-    number = add_agent(log, settings.name, described, secret)
-    return AgentStore(log, number, described, secret)
 
 
 class AgentStore:
@@ -419,7 +454,7 @@ class AgentStore:
 
     def snapshot(self) -> dict[str, Any]:
         """What a snapshot of the agent holds now."""
-        return {**plain_value(self.core.state(whole=False)), "runs": len(self.budgets)}
+        return {**plain_value(self.core.state()), "runs": len(self.budgets)}
 
     def _after_commit(self) -> None:
         if self.log.mark_due:

@@ -1,13 +1,10 @@
-"""The settings of an agent as files and databases store them: its name, its actions and its options."""
+"""The settings of an agent as databases store them: its name, its actions and its options."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 from fedfairx.agent.by_name import MERITS
@@ -16,15 +13,10 @@ from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Custom, Merit
 from fedfairx.core.optimism.solver import FAIR, WINNER, Solver
 from fedfairx.core.posterior import Prior
-from fedfairx.errors import FedFairXError, InvalidInput, StateError
+from fedfairx.errors import InvalidInput, StateError
 from fedfairx.features import Schema
-from fedfairx.privacy import NonPrivateSums, Privatizer
-from fedfairx.util.canonical_json import digest_of
-from fedfairx.util.files import write_atomically
 
-FORMAT = "fedfairx-agent"
 SCHEMA = 7  # of agents in databases
-FILE_SCHEMA = 8
 _MERITS: dict[str, type[Merit]] = {name: type(merit) for name, merit in MERITS.items()}
 CUSTOM = "custom"
 
@@ -164,91 +156,3 @@ class StoredSettings:
             return Options(**values)
         except InvalidInput as error:
             raise StateError(f"the stored settings don't make an agent: {error}") from None
-
-
-@dataclass(frozen=True)
-class IdPrefix:
-    """The prefix of the ids from number `first` on."""
-
-    first: int
-    origin: str
-
-
-@dataclass(frozen=True)
-class SavedAgent:
-    """What a file holds beside settings and state."""
-
-    next_number: int
-    origins: list[IdPrefix]
-    decide_from: str
-    private: bool
-
-
-def stored_privatizer(
-    state: Mapping[str, Any] | None,
-    dimension: int,
-    *,
-    private: bool,
-    make: Callable[[dict[str, Any]], Privatizer] | None,
-) -> Privatizer:
-    """Make a privatizer from its stored state by `make`, which exact sums do not need."""
-    if state is None:
-        raise StateError("agent.privatizer must be an object, got null")
-    if not private:
-        make = partial(NonPrivateSums.from_state, dimension=dimension)
-    if make is None:
-        raise StateError(
-            "this agent is private and its keys are not in the file: give privatizer=, a function that makes "
-            "its privatizer from the stored state (see StreamPrivatizer.from_state)"
-        )
-    try:
-        return make(dict(state))
-    except FedFairXError:
-        raise  # its text says what is wrong: another key, other bounds, another mechanism
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise StateError(
-            f"no privatizer could be made from the stored state: {type(error).__name__}"
-        ) from error
-
-
-# --- files ------------------------------------------------------------------------------------------------
-
-
-def write(body: dict[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write an agent's file, {"format", "schema", "digest", "agent": body}, atomically.
-
-    Only its owner may read it (mode 0600). The digest reveals a damaged file.
-    """
-    try:
-        text = json.dumps({"format": FORMAT, "schema": FILE_SCHEMA, "digest": digest_of(body), "agent": body})
-    except ValueError:
-        raise StateError("this agent's state can't be saved: it holds NaN or infinity") from None
-    write_atomically(path, text + "\n")
-
-
-def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The body that `write` wrote, after checking the file's format, schema and digest."""
-    with open(path, "rb") as file:
-        content = file.read()
-    try:
-        document = json.loads(content)
-    except (ValueError, RecursionError):
-        raise StateError("the file is not JSON: damaged, cut short, or not an agent's state") from None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise StateError(f"the file is JSON but not an agent's state: format must be {FORMAT!r}")
-    schema = document.get("schema")
-    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
-        raise StateError("the file has no schema number")
-    if schema != FILE_SCHEMA:  # no earlier one was in a release
-        which = "update it" if schema > FILE_SCHEMA else "an earlier version wrote the file"
-        raise StateError(
-            f"the file has schema {schema}, and this fedfairx reads schema {FILE_SCHEMA}: {which}"
-        )
-    body = document.get("agent")
-    try:
-        sound = isinstance(body, dict) and document.get("digest") == digest_of(body)
-    except (ValueError, RecursionError):  # NaN and infinity are not JSON
-        sound = False
-    if not sound:
-        raise StateError("the file is damaged or was changed by hand: its digest does not fit its content")
-    return dict(document["agent"])

@@ -2,8 +2,8 @@
 
 Agents that `Options` make take records by `observe` and `learn`, some leaves one, some 50. Agents of the same
 key live at two places, on a cloned machine, and under names that differ late or by case. One is interrupted
-while it makes a release; all are saved and loaded, or stored in a database and opened again; one is loaded
-shortly before its last release. The audit knows records, keys and places, so it knows each message:
+while it makes a release; others are stored in a database and opened again; one begins shortly before its last
+release. The audit knows records, keys and places, so it knows each message:
 
     release = grid(truth + noise),  noise = B·(draws of the key for each release and place)
 
@@ -21,7 +21,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -29,9 +28,8 @@ from fedfairx.agent.agent import Agent
 from fedfairx.audit.exact_checks import canaries
 from fedfairx.audit.subject import AuditedConfig, CheckResult
 from fedfairx.errors import FedFairXError, StorageUnavailable
-from fedfairx.privacy.ledger.ledger import MemoryLedger
+from fedfairx.privacy.ledger.ledger import MemoryLedger, Position
 from fedfairx.privacy.mechanisms.noise import KeyedNoise
-from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 from fedfairx.privacy.release import Release
 from fedfairx.storage.agents import read_agents
 from fedfairx.util.arrays import Array
@@ -102,7 +100,7 @@ class Watched:
         self.follow(agent)
 
     def follow(self, agent: Agent) -> None:
-        """Watch this agent from now on: a new one, or the same one loaded or opened again."""
+        """Watch this agent from now on: a new one, or the same one opened again."""
         self.agent = agent
         stream = agent.privatizer.stream
         assert stream is not None
@@ -125,7 +123,7 @@ class Watched:
     def release(self, *, interrupted: bool = False) -> None:
         """Release, ask for it again, and check the count; if interrupted, records come before a new try."""
         truth, records, ledger = self._truth, self._records, self.stream.ledger
-        if interrupted and isinstance(ledger, InterruptedLedger):  # a loaded agent has a plain one
+        if interrupted and isinstance(ledger, InterruptedLedger):
             ledger.full = True
             with suppress(StorageUnavailable):
                 self.agent.release()
@@ -181,7 +179,7 @@ def whole_agents(subject: AuditedConfig, *, seed: int) -> tuple[tuple[CheckResul
     findings = Findings()
     with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix="fedfairx-audit-") as folder:
         warnings.simplefilter("ignore")  # many records are meant to be clipped
-        _in_memory(subject, findings, Path(folder), seed=seed)
+        _in_memory(subject, findings, seed=seed)
         if isinstance(subject.options.mechanism, str):  # a mechanism of one's own can't be stored
             with findings.watching():
                 _stored(subject, findings, Path(folder), seed=seed)
@@ -198,8 +196,8 @@ def whole_agents(subject: AuditedConfig, *, seed: int) -> tuple[tuple[CheckResul
     ), findings.draws
 
 
-def _in_memory(subject: AuditedConfig, findings: Findings, folder: Path, *, seed: int) -> None:
-    """Watch agents in memory, which are saved and loaded halfway."""
+def _in_memory(subject: AuditedConfig, findings: Findings, *, seed: int) -> None:
+    """Watch agents in memory."""
     # Name, place and data: "A" is the same key at two places, and on a cloned machine with other data.
     runs = [("A", 1, 1), ("A", 2, 1), ("A", 1, 2), ("a", 1, 1), (f"{LONG}1", 1, 1), (f"{LONG}2", 1, 1)]
     for index, (name, place, data) in enumerate(runs):
@@ -213,10 +211,6 @@ def _in_memory(subject: AuditedConfig, findings: Findings, folder: Path, *, seed
             releases = min(subject.releases, _SHORT if index else _LONGEST)
             for number in range(1, releases + 1):
                 _fill(watched, generator, large=number in (1, releases // 2 + 1, releases))
-                if number == releases // 2 + 1:  # with records in the open leaf
-                    watched.agent.save(folder / "agent.json")
-                    watched.follow(Agent.load(folder / "agent.json", privatizer=_restore(subject, noise)))
-                    watched.ask_again(*list(watched.sent)[-1:])
                 watched.release(interrupted=number == 1)
             watched.compare()
             if index == 0 and subject.releases > releases:
@@ -234,37 +228,18 @@ def _fill(watched: Watched, generator: np.random.Generator, *, large: bool) -> N
     watched.give(*watched.subject.random_records(generator, count))
 
 
-def _restore(subject: AuditedConfig, noise: KeyedNoise) -> Any:
-    """Return what makes a privatizer from its state."""
-    budget = subject.budget
-
-    def make(state: dict[str, Any]) -> StreamPrivatizer:
-        return StreamPrivatizer.from_state(
-            state,
-            dimension=subject.dimension,
-            mechanism=subject.mechanism,
-            bounds=subject.bounds,
-            centring=subject.options.centring,
-            noise=noise,
-            decide_from=budget.decide_from,
-            public_schedule=budget.public_schedule,
-        )
-
-    return make
-
-
 def _last_releases(
     subject: AuditedConfig, findings: Findings, noise: KeyedNoise, generator: np.random.Generator
 ) -> None:
-    """Watch the last releases of a long stream: the state of an agent shortly before them is made up."""
+    """Watch the last releases of a long stream: the ledger of an agent shortly before them is made up."""
     earlier = subject.releases - min(_LAST, subject.releases - _LONGEST)
-    state = subject.agent(noise, MemoryLedger()).privatizer.state()
-    places = [hashlib.sha256(f"place {number}".encode()).hexdigest() for number in range(1, earlier + 1)]
-    state |= {"frozen": earlier}
-    state["ledger"] |= {"spent": earlier, "places": [*state["ledger"]["places"], *places]}
-    privatizer = _restore(subject, noise)(state)
-    agent = Agent(subject.dimension, options=subject.options, privatizer=privatizer, name=noise.owner, seed=0)
-    watched = Watched(subject, findings, agent, noise, earlier)
+    ledger, zeros = MemoryLedger(), np.zeros(subject.size)
+    subject.agent(noise, ledger)  # binds it
+    ledger.restore(
+        Position(earlier, zeros, 0, zeros.copy(), 0, 0),
+        [hashlib.sha256(f"place {number}".encode()).digest() for number in range(1, earlier + 1)],
+    )
+    watched = Watched(subject, findings, subject.agent(noise, ledger), noise, earlier)
     for _ in range(earlier, subject.releases):
         _fill(watched, generator, large=False)
         watched.release()
@@ -288,6 +263,7 @@ def _stored(subject: AuditedConfig, findings: Findings, folder: Path, *, seed: i
     with _closing(both):
         for watched in both:
             _release(watched, generator, half)
+            _fill(watched, generator, large=True)  # records in the open leaf
     for watched in both:
         watched.follow(Agent.open(place, name=watched.agent.name))
         watched.noise = _noise_of(watched.agent)

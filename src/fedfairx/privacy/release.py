@@ -101,5 +101,5 @@ class NoCopy:
     def __reduce_ex__(self, _protocol: Any) -> NoReturn:
         raise PrivacyError(
             f"a {type(self).__name__} can't be copied or pickled: two copies would make two messages of one "
-            "number; open its ledger again, or use Agent.save, in one place only"
+            "number; Agent.open keeps an agent and its ledger in one place"
         )

@@ -14,8 +14,9 @@ from fedfairx.errors import StateError, StorageUnavailable
 
 Row = tuple[Any, ...]
 #: "own": exclusive for this process, by a lock. "beside": single statements while another process has it.
-#: "read": a read-only snapshot of what is committed.
-Access = Literal["own", "beside", "read"]
+#: "read": a read-only snapshot of what is committed. "memory": in no file, for an agent that is saved or
+#: copied.
+Access = Literal["own", "beside", "read", "memory"]
 Ask = Callable[[str, Sequence[Any]], list[Row]]
 PAGE = 2000  # rows at a time
 

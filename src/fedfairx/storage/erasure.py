@@ -13,7 +13,7 @@ from fedfairx import steps
 from fedfairx.decision import DELETED, REWARDED
 from fedfairx.storage.amendments import LEARNT, marks
 from fedfairx.storage.database import Ask
-from fedfairx.storage.journal import SOME, WITH_CONTENT, Journal
+from fedfairx.storage.journal import SOME, Journal
 from fedfairx.storage.rows import HEAD, TABLES, OutcomeRow
 from fedfairx.storage.seals import WITHOUT_SALT
 from fedfairx.util.formatting import counted
@@ -24,10 +24,11 @@ _BLANK = (
     f"INSERT INTO decisions ({_KEPT}, seal, contexts, policy, theta, action, drawn, propensity) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+_WITH_CONTEXTS = "LENGTH(d.contexts) > 0"
 _ENDED = (
     "EXISTS (SELECT 1 FROM outcomes o WHERE o.decision = d.seq AND o.slot = 0 AND o.turn = 0 AND o.seq < ?)"
 )
-_OLD = f"FROM decisions d WHERE d.agent = ? AND d.seq >= ? AND d.seq < ? AND {WITH_CONTENT} AND {_ENDED}"
+_OLD = f"FROM decisions d WHERE d.agent = ? AND d.seq >= ? AND d.seq < ? AND {_WITH_CONTEXTS} AND {_ENDED}"
 _LEARNT = f"FROM events WHERE agent = ? AND {LEARNT} AND seq < ? AND time < ? AND LENGTH(body) > {HEAD}"
 
 
@@ -67,7 +68,7 @@ class Old:
 
 def first_with_content(journal: Journal, *, after: int, before: int) -> int:
     """The number of the first decision with content, from `after` on; `before` if there is none before it."""
-    where = f"d.agent = ? AND d.seq >= ? AND d.seq < ? AND {WITH_CONTENT}"
+    where = f"d.agent = ? AND d.seq >= ? AND d.seq < ? AND {_WITH_CONTEXTS}"
     question = f"SELECT d.seq FROM decisions d WHERE {where} ORDER BY d.seq LIMIT 1"
     rows = journal.log.database.read(question, (journal.agent, after, before))
     return int(rows[0][0]) if rows else before

@@ -191,6 +191,50 @@ class Journal:
         log.written += len(decided)
         self.unsaved += len(decided)
 
+    def begin_with(self, waiting: Sequence[Decision], prefixes: IdPrefixes, following: int) -> None:
+        """Write decisions that wait from before the log, whose first number is `following`, and their ids.
+
+        Of actions that were not shown, nothing but the policy is known any more. So the row is none that has
+        content to queries, and only the agent reads it.
+        """
+        log = self.log
+        for first, prefix in prefixes.used(following):
+            self._write_prefix(first, prefix)
+        self.prefixes.pairs = prefixes.used(following)
+        taken = {decision.number for decision in waiting}
+        free = (number for number in range(following - 1, -1, -1) if number not in taken)
+        rows: list[tuple[int, Decision, int | None]] = [(each.number, each, None) for each in waiting]
+        for decision in reversed(waiting):  # numbers above its own: each of its outcomes has taken one
+            rows += [(next(free), decision, slot) for slot in reversed(list(decision.outcomes))]
+        for number, decision, slot in sorted(rows, key=itemgetter(0)):
+            log.numbers.next = number
+            if slot is None:
+                self._append_waiting(decision)
+            else:
+                self._append_outcome(
+                    decision.number, decision.status_of(slot), decision.outcomes[slot], None, slot + 1
+                )
+        log.numbers.next = following
+        self.begin_incarnation()
+
+    def _append_waiting(self, decision: Decision) -> None:
+        values, arms, shown = decision.values, decision.arms, decision.shown
+        size = decision.theta.size
+        names = None if decision.shown_names is None else as_json(decision.shown_names)
+        row = (
+            self._next_number(),
+            self.agent,
+            decision.time or self.log.time,
+            bytes(values[arms + size :]) + bytes(values[:arms]),
+            b"",
+            bytes(values[arms : arms + size]),
+            shown[0],
+            decision.drawn_actions[0],
+            decision.propensity,
+            *("live", None, 0.0, 0, names, None, None, None, None, slots_text(decision, None)),
+        )
+        self._append(INSERT_DECISION, row, self._seal_decision)
+
     def _rest_of(self, step: Decided) -> tuple[Row, Insertion]:
         """The columns after those of `PLAIN_DECISION`, without those that have their defaults in most."""
         names, note = step.names, step.note
@@ -271,13 +315,16 @@ class Journal:
         with self.log.transaction as log:
             first = log.numbers.next
             prefix = self.prefixes.begin(first)
-            (number,) = log.write("SELECT COALESCE(MAX(id), 0) + 1 FROM id_prefixes")[0]
-            log.write(
-                "INSERT INTO id_prefixes VALUES (?, ?, ?, ?, ?)",
-                (number, self.agent, prefix, first, log.now()),
-            )
+            number = self._write_prefix(first, prefix)
             log.note_row("id_prefixes WHERE id = ? AND prefix = ?", (number, prefix))
         return prefix
+
+    def _write_prefix(self, first: int, prefix: str) -> int:
+        log = self.log
+        (number,) = log.write("SELECT COALESCE(MAX(id), 0) + 1 FROM id_prefixes")[0]
+        row = (number, self.agent, prefix, first, log.now())
+        log.write("INSERT INTO id_prefixes VALUES (?, ?, ?, ?, ?)", row)
+        return int(number)
 
     # --- snapshots -----------------------------------------------------------------------------------
 

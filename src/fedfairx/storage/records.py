@@ -81,7 +81,10 @@ class StoredDecision:
 
     @property
     def gone(self) -> bool:
-        """Whether its contexts, policy and names were dropped or deleted; only id, time and outcome stay."""
+        """Whether the log lacks its contexts, policy and names: only id, time and outcome are there.
+
+        They were dropped or deleted, or the decision is from before the log, which began with a saved agent.
+        """
         return not self.packed_policy
 
     @property

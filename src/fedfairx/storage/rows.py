@@ -87,7 +87,11 @@ class DecisionRow(NamedTuple):
     seal: bytes
 
     def decided(self, origin: str) -> Decided:
-        """The step. Of a decision that has lost its content only number, time and slots are left."""
+        """The step. Of a decision that has lost its content only number, time and slots are left.
+
+        One from before the log has no policy: its `contexts` are those that were shown, and then the policy.
+        Its `names` are those that were shown.
+        """
         slots = (
             SlotsColumn((1.0,), [self.action], [self.drawn]) if self.slots is None else read_slots(self.slots)
         )
@@ -95,9 +99,14 @@ class DecisionRow(NamedTuple):
         instead = None if slots.drawn in (None, shown) else slots.drawn
         arms, dimension = len(self.policy) // 8, len(self.theta) // 8
         names = None if self.names is None else json.loads(self.names)
-        contexts = [context_bytes(self.contexts, row, arms, dimension) for row in shown] if arms else []
-        values = floats(b"".join((self.policy, self.theta, *contexts)))
-        labels = None if names is None else [names[row] for row in shown]
+        if arms or not self.contexts:
+            contexts = [context_bytes(self.contexts, row, arms, dimension) for row in shown] if arms else []
+            values = floats(b"".join((self.policy, self.theta, *contexts)))
+            labels = None if names is None else [names[row] for row in shown]
+        else:
+            end = len(self.theta) * len(shown)
+            values = floats(b"".join((self.contexts[end:], self.theta, self.contexts[:end])))
+            arms, labels = (len(self.contexts) - end) // 8, names
         decision = Decision(
             self.seq, shown, values, arms, weights, labels, origin, self.time, self.propensity, instead
         )

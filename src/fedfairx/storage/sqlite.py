@@ -20,11 +20,18 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from fedfairx.errors import LedgerMismatch, PrivacyError, StateError, StorageError, StorageUnavailable
+from fedfairx.errors import (
+    LedgerMismatch,
+    PrivacyError,
+    StateError,
+    StorageError,
+    StorageUnavailable,
+    require,
+)
 from fedfairx.storage.database import Access, Busy, LastRow, Row, damaged
 from fedfairx.util.file_lock import FileLock
 from fedfairx.util.fork_safety import watch
-from fedfairx.util.sqlite_wal import end, lacks_wal, say_open, use_wal, without_wal
+from fedfairx.util.sqlite_wal import SAVED, end, header_of, lacks_wal, say_open, use_wal, without_wal
 
 APPLICATION = 0x46465841  # "FFXA"
 PATIENCE = 2.0  # seconds until a lock that another process holds is an error
@@ -33,6 +40,7 @@ BRIEFLY = 0.1  # the same for those who hold up others meanwhile
 RECENTLY = 0.01
 #: Rows that one statement inserts: other threads may run between statements, and then this one has to wait.
 AT_ONCE = 128
+_SAVED_HEADER = SAVED.to_bytes(4, "big") + bytes(4) + APPLICATION.to_bytes(4, "big")
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_MISMATCH", "SQLITE_SCHEMA", "SQLITE_FORMAT")
 
 
@@ -48,7 +56,7 @@ class SqliteDatabase:
     last_row: LastRow | None = None
     ended = ""  # a file lock is not lost as a connection is
 
-    def __init__(self, path: str, *, access: Access = "own") -> None:
+    def __init__(self, path: str, *, access: Access = "own", content: bytes = b"") -> None:
         self.place = path
         self.unmark = f"remove {path}.lock"
         self._translated = _Translated(path)
@@ -70,9 +78,11 @@ class SqliteDatabase:
             raise StorageUnavailable(f"{path} can't be opened: {error.strerror}") from error
         try:
             with self._translated:
-                if lacks_wal(file):
+                if access == "memory":
+                    self._writer = self._reader = _in_memory(content)
+                elif lacks_wal(file):
                     raise StateError(without_wal(path))
-                if access == "read":
+                elif access == "read":
                     self._writer = self._reader = self._read_only(file)
                 else:
                     self._writer = self._connect(file)
@@ -223,6 +233,10 @@ class SqliteDatabase:
     def tables(self) -> set[str]:
         return {name for (name,) in self.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
+    def content(self) -> bytes:
+        """The bytes of a file that holds all of a database in memory."""
+        return self._writer.serialize()
+
     def types(self, statement: str) -> str:
         return statement
 
@@ -270,6 +284,25 @@ def _repeated(statement: str, times: int) -> str:
 
 def _connection(file: Path) -> sqlite3.Connection:
     return sqlite3.connect(file, isolation_level=None, timeout=PATIENCE, check_same_thread=False)
+
+
+def _in_memory(content: bytes) -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    if content:
+        connection.deserialize(content)
+    else:
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {SAVED}")
+    return connection
+
+
+def require_replaceable(path: str | os.PathLike[str]) -> None:
+    """Refuse to save an agent over anything but one that was saved, and that nobody has opened since."""
+    file = Path(os.path.realpath(path))
+    beside = [name for end in ("-wal", "-journal") if file.with_name(name := file.name + end).exists()]
+    text = "must be a new file, or one that save wrote and no agent was opened in"
+    require(not beside, "path", text, str(path), f"beside it is {''.join(beside[:1])}")
+    require(not file.exists() or header_of(file)[60:72] == _SAVED_HEADER, "path", text, str(path))
 
 
 def _meaning(error: sqlite3.Error | UnicodeDecodeError, place: str) -> StorageError:

@@ -17,7 +17,7 @@ from pathlib import Path
 from fedfairx.errors import PrivacyError
 from fedfairx.util.file_lock import FileLock
 
-_OPEN = 1  # as `PRAGMA user_version`, which is 0 in a new file
+_OPEN, SAVED = 1, 2  # as `PRAGMA user_version`, which is 0 in a new file; SAVED until it is first opened
 
 
 def lacks_wal(file: Path) -> bool:
@@ -29,12 +29,17 @@ def lacks_wal(file: Path) -> bool:
     return not wal.exists() and _header_says_open(file) and not wal.exists()
 
 
-def _header_says_open(file: Path) -> bool:
+def header_of(file: Path) -> bytes:
+    """The header of a SQLite file; empty if it can't be read."""
     try:
         with file.open("rb") as stream:
-            header = stream.read(100)
+            return stream.read(100)
     except OSError:
-        return False  # SQLite says why
+        return b""  # SQLite says why
+
+
+def _header_says_open(file: Path) -> bool:
+    header = header_of(file)
     return header[18:19] == b"\2" and header[60:64] == _OPEN.to_bytes(4, "big")  # in WAL mode; user_version
 
 

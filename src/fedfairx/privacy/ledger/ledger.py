@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -112,7 +112,7 @@ class Ledger(Protocol):
 
 
 class MemoryLedger(NoCopy):
-    """A ledger that lives as long as the process: for simulation, tests and saved agents.
+    """A ledger that lives as long as the process: for simulation and tests.
 
     random: returns n random bytes for the places; only audits and tests replace it.
 
@@ -136,9 +136,11 @@ class MemoryLedger(NoCopy):
         # both or neither. The next call files the record among the others.
         self._last: tuple[str | None, Position | None] = (None, None)
 
-    def restore(self, position: Position) -> None:
-        """Set a saved position."""
+    def restore(self, position: Position, places: Sequence[bytes] = ()) -> None:
+        """Set a position, and the places of its leaves, whose releases were made and sent."""
         self._last = None, position
+        self._places += places
+        self._spent = max(self._spent, len(places))
 
     def _file(self) -> dict[str, int]:
         """File the last record, and return all."""

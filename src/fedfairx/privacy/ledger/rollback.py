@@ -1,6 +1,6 @@
 """Detect a ledger that was restored from an old copy, by the releases that the peers hold.
 
-A ledger or a saved agent restored from an old copy looks like one after a crash. Its peers hold its latest
+A ledger restored from an old copy looks like one after a crash. Its peers hold its latest
 message, so a member of a federation asks them once, when it opens, before it sends anything.
 
 After `Agent.begin_run` the peers hold messages of a `ContinuedPrivatizer`. So that privatizer asks them
