@@ -19,8 +19,7 @@ from functools import partial
 import numpy as np
 from scipy.stats import chi2
 
-from fedfairx.fairness.change_test import ERROR, ChangeTest
-from fedfairx.service.published import batch_of
+from fedfairx.fairness.change_test import ERROR, ChangeTest, batch_of
 from fedfairx.util.formatting import text_table
 
 BEFORE = 2_000

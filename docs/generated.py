@@ -27,10 +27,10 @@ from fedfairx.cli.list import everything
 from fedfairx.cli.main import parser
 from fedfairx.federation.exchange import envelope
 from fedfairx.service import openapi
-from fedfairx.service.auth import ROLES
 from fedfairx.service.federation import REFUSED
 from fedfairx.service.metrics import METRICS, kind
-from fedfairx.service.pages import DECISION, PAGES, SHARE
+from fedfairx.service.pages import LINKED, PAGES
+from fedfairx.service.roles import RESTRICTED, ROLES
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.storage import open_database
 from fedfairx.storage.schema import SQL, create_tables
@@ -183,13 +183,25 @@ def roles() -> str:
     opened: dict[str, list[str]] = {"no key": [], **{role: [] for role in ROLES}}
     for each in OPERATIONS:
         opened[each.role or "no key"].append(f"{each.method} {each.path}")
-    opened["reader"] += [f"GET {path}" for path in (*(path for path, _ in PAGES.values()), DECISION)]
-    opened["admin"].append(f"GET {SHARE}")
+    for page in (PAGES | LINKED).values():
+        opened[page.role].append(f"GET {page.path}")
     rows = (
         (role, _listed(addresses), ", ".join(other for other in ROLES.get(role, ()) if other != role))
         for role, addresses in opened.items()
     )
     return _table(("role", "opens", "and all that these open"), rows)
+
+
+def restricted() -> str:
+    """What only auditors and admins see, of the types of answers and of metrics."""
+    rows = [
+        (f"[{kind.__name__}](http.md#{kind.__name__.lower()})", _listed(names))
+        for kind, names in RESTRICTED.items()
+        if kind.__name__ not in ("Exposure", "Row")  # of pages
+    ]
+    numbers = [f"fedfairx_{name}" for name, each in METRICS.items() if each.restricted]
+    rows.append(("[metrics](metrics.md)", _listed(numbers)))
+    return _table(("of", "only for auditors and admins"), rows)
 
 
 def metrics() -> str:
@@ -321,6 +333,7 @@ GENERATED: dict[str, Callable[..., str]] = {
     "envelope": envelope_layout,
     "refusals": refusals,
     "roles": roles,
+    "restricted": restricted,
     "metrics": metrics,
     "alerts": alerts,
     "tables": tables,

@@ -198,7 +198,7 @@ def test_the_generated_reference_is_complete(monkeypatch: pytest.MonkeyPatch) ->
     assert re.findall(r"^\| `([\w ]+)` \|", generated.refusals(), re.MULTILINE) == [*REFUSED]
     opened = dict(re.findall(r"^\| ([\w ]+) \| (`.+`) \|", generated.roles(), re.MULTILINE))
     assert [*opened] == ["no key", *ROLES]
-    assert "`GET /report`" in opened["reader"]
+    assert "`GET /report`" in opened["auditor"]
     for each in OPERATIONS:
         assert f"`{each.method} {each.path}`" in opened[each.role or "no key"]
     rules = re.findall(r"- alert: (\w+)", (ROOT / "deploy/prometheus/fedfairx.rules.yml").read_text())

@@ -299,7 +299,8 @@ class AsyncClient:
         await self._ask("DELETE", f"{AGENTS}/{_quoted(name)}")
 
     async def explain(self, decision: RemoteDecision | str) -> dict[str, Any]:
-        """Why each action of a decision has its share, as `/v1/decisions/…/explanation`; for admins."""
+        """Why each action of a decision has its share, as `/v1/decisions/…/explanation`; needs an auditor's
+        or admin's key."""
         explanation: dict[str, Any] = await self.get(
             f"/v1/decisions/{quote(_id(decision), safe='')}/explanation"
         )

@@ -606,7 +606,7 @@ def test_a_limited_key_reaches_nothing_of_other_agents(place: str, keys: dict[st
     with serving(place) as client:
         made = filled(client, keys["all"])
         shops = ("", "shop", "SHOP", "shop%00", "%73hop", "../shop", "news/../shop", "news%2F..%2Fshop")
-        pages = [path for path, _ in PAGES.values()]
+        pages = [each.path for each in PAGES.values()]
         for role in ("reader", "writer", "admin"):
             headers = keys[role]
             for operation in OPERATIONS:
@@ -752,7 +752,7 @@ def test_pages_choose_the_agent_and_links_keep_it(tmp_path: Path) -> None:
         links = re.findall(r'href="([^"#]*)"', page)
         assert all(link.startswith(("/agents/news/", "/static/")) for link in links), links
         assert len([link for link in links if link.startswith("/agents/news/")]) >= len(PAGES)
-        for path, _ in PAGES.values():
+        for path in (each.path for each in PAGES.values()):
             assert client.get(f"/agents/news{path}").status_code == 200
         assert client.get("/agents/other/").status_code == 404
         assert client.get("/agents?agent=other").status_code == 404

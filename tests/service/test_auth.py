@@ -15,6 +15,7 @@ from fedfairx.cli.main import main
 from fedfairx.errors import InvalidInput
 from fedfairx.service import auth
 from fedfairx.service.factory import open_service
+from fedfairx.service.roles import ROLES
 from fedfairx.service.settings import place_of
 from fedfairx.storage import postgres
 from fedfairx.storage.api_keys import open_keys
@@ -22,7 +23,11 @@ from service_helpers import CONTEXTS, Running, asking, self_signed, settings_for
 
 BODY = {"contexts": CONTEXTS}
 #: Who may what needs a role.
-MAY = {"reader": {"reader", "writer", "admin"}, "writer": {"writer", "admin"}, "admin": {"admin"}}
+MAY = {
+    "reader": {"reader", "writer", "auditor", "admin"},
+    "writer": {"writer", "admin"},
+    "auditor": {"auditor", "admin"},
+}
 
 
 def new_key(place: str, role: str) -> str:
@@ -97,19 +102,19 @@ def test_the_log_says_that_everybody_is_an_admin(tmp_path: Path) -> None:
 
 
 def test_a_role_may_what_it_says(place: str) -> None:
-    keys = {role: new_key(place, role) for role in auth.ROLES}
+    keys = {role: new_key(place, role) for role in ROLES}
     with asking(place, host="0.0.0.0") as client:
         allowed = {
             ("GET", "/v1/model"): "reader",
             ("GET", "/v1/decisions"): "reader",
             ("GET", "/metrics"): "reader",
             ("POST", "/v1/decisions"): "writer",
-            ("GET", "/v1/export"): "admin",
+            ("GET", "/v1/export"): "auditor",
         }
         for (method, path), least in allowed.items():
             ask = {"json": BODY} if method == "POST" else {}
             assert client.request(method, path, **ask).status_code == 401
-            for role in auth.ROLES:
+            for role in ROLES:
                 answer = client.request(method, path, headers=bearer(keys[role]), **ask)
                 may = role in MAY[least]
                 assert (answer.status_code in (200, 201)) is may, (path, role)

@@ -1,4 +1,4 @@
-"""The mean reward and the lift over controls: on the API, on the page and in metrics, by whole batches."""
+"""The mean reward and the lift over controls: on the API, on the page and in metrics."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ import pytest
 from fedfairx.evaluation.lift import LiftSoFar
 from fedfairx.service import earnings, exposure_cache
 from fedfairx.service.earnings import mean_reward
-from fedfairx.service.settings import place_of
-from fedfairx.storage.api_keys import open_keys
 from fedfairx.storage.records import StoredSlot
-from service_helpers import CONTEXTS, asking, settings_for
+from service_helpers import CONTEXTS, asking
 
 SHARE = 0.3
 
@@ -62,28 +60,28 @@ def literal(rewards: list[float], modes: list[str]) -> float:
     return total / len(rewards)
 
 
-@pytest.mark.long
-def test_the_lift_is_shown_by_whole_batches(place: str) -> None:
+def test_the_lift_is_shown_at_once(place: str) -> None:
     rng = np.random.default_rng(4)
     with asking(place, control_share=SHARE, reward_range="0:1") as client:
         assert model(client)["lift"] is None
         assert "There are too few rewards to compare" in client.get("/").text
-        decisions = made(client, 230)
-        given = reward(client, decisions, rng)
-        found, modes = model(client), [one["mode"] for one in decisions]
-        assert found["mean_reward"] == float(f"{np.mean(given[:200]):.3g}")
+        decisions, given = [], []
+        for count in (3, 57):  # it goes on where it was
+            decisions += made(client, count)
+            given += reward(client, decisions[-count:], rng)
+            found = model(client)
+        modes = [one["mode"] for one in decisions]
+        assert found["mean_reward"] == pytest.approx(np.mean(given))
         lift = found["lift"]
-        assert lift["decisions"] == 200
-        assert lift["value"] == pytest.approx(literal(given[:200], modes[:200]), abs=5.1e-4)
+        assert lift["decisions"] == 60
+        assert lift["value"] == pytest.approx(literal(given, modes))
         for name in ("live", "control"):
-            rewards = [one for one, mode in zip(given[:200], modes, strict=False) if mode == name]
-            assert lift[name] == pytest.approx(np.mean(rewards), abs=5.1e-4)
-        assert -1.0 <= lift["low"] <= lift["value"] <= lift["high"] <= 1.0
-        so_far, shares = LiftSoFar(), np.full(200, SHARE)
-        so_far.add(np.array(given[:200]), np.array(modes[:200]) == "live", shares)
-        exact = so_far.answer()  # whose interval is inside, by less than a thousandth
-        assert 0 <= exact.low - lift["low"] < 0.001 > lift["high"] - exact.high >= 0
-        assert {round(1000 * lift[name], 9) % 1 for name in ("value", "low", "high")} == {0.0}  # thousandths
+            rewards = [one for one, mode in zip(given, modes, strict=True) if mode == name]
+            assert lift[name] == pytest.approx(np.mean(rewards))
+        so_far, shares = LiftSoFar(), np.full(60, SHARE)
+        so_far.add(np.array(given), np.array(modes) == "live", shares)
+        whole = so_far.answer()
+        assert (lift["low"], lift["high"]) == (pytest.approx(whole.low), pytest.approx(whole.high))
         metrics = client.get("/metrics").text
         for name, value in (("lift", "value"), ("lift_low", "low"), ("lift_high", "high")):
             assert f'\nfedfairx_{name}{{agent="{found["name"]}"}} {lift[value]!r}\n' in metrics
@@ -91,16 +89,14 @@ def test_the_lift_is_shown_by_whole_batches(place: str) -> None:
         assert f"\n{mean}\n" in metrics
         page = client.get("/").text
         assert lift["statement"] in page
-        assert f"Mean reward</dt><dd>{np.mean(given):.3g}<small>of 230" in page  # an admin sees all rewards
+        assert f"Mean reward</dt><dd>{np.mean(given):.3g}<small>of 60" in page
 
 
-@pytest.mark.long
 def test_a_restart_shows_the_same(tmp_path: Path) -> None:
     place = str(tmp_path / "agent.db")
     with asking(place, control_share=SHARE) as client:
-        for _ in range(2):  # a batch is whole in the middle of the log
-            reward(client, made(client, 130), np.random.default_rng(5))
-            before = model(client)["lift"]
+        reward(client, made(client, 40), np.random.default_rng(5))
+        before = model(client)["lift"]
     with asking(place, control_share=SHARE) as client:
         assert model(client)["lift"] == before
     with asking(place) as client:
@@ -108,37 +104,19 @@ def test_a_restart_shows_the_same(tmp_path: Path) -> None:
         assert "Live decisions and controls" not in client.get("/").text
 
 
-@pytest.mark.long
-def test_a_replaced_reward_counts_from_the_next_batch_on(tmp_path: Path) -> None:
-    """Whatever restarts there are, in the lift and in the mean."""
-    place, rng = str(tmp_path / "agent.db"), np.random.default_rng(8)
-    settings: dict[str, Any] = {"control_share": SHARE, "reward_range": "0:1"}
-    with asking(place, **settings) as client:
-        decisions = made(client, 130)
-        rewards, before = reward(client, decisions, rng), model(client)
-        body = {"reward": 1.0 - rewards[3], "replace": True}
-        assert client.put(f"/v1/decisions/{decisions[3]['decision_id']}/reward", json=body).status_code == 204
-        assert [model(client)[name] for name in ("lift", "mean_reward")] == [
-            before["lift"],
-            before["mean_reward"],
-        ]
-    with asking(place, **settings) as client:
-        assert [model(client)[name] for name in ("lift", "mean_reward")] == [
-            before["lift"],
-            before["mean_reward"],
-        ]
-        decisions += made(client, 80)
-        rewards += reward(client, decisions[130:], rng)
+def test_a_replaced_reward_counts_at_once(tmp_path: Path) -> None:
+    """In the lift and in the mean."""
+    rng = np.random.default_rng(8)
+    with asking(str(tmp_path / "agent.db"), control_share=SHARE, reward_range="0:1") as client:
+        decisions = made(client, 40)
+        rewards, modes = reward(client, decisions, rng), [one["mode"] for one in decisions]
+        assert model(client)["lift"]["value"] == pytest.approx(literal(rewards, modes))
         rewards[3] = 1.0 - rewards[3]
+        body = {"reward": rewards[3], "replace": True}
+        assert client.put(f"/v1/decisions/{decisions[3]['decision_id']}/reward", json=body).status_code == 204
         after = model(client)
-        assert after["mean_reward"] == float(f"{np.mean(rewards[:200]):.3g}")
-        modes = [one["mode"] for one in decisions]
-        assert after["lift"]["value"] == pytest.approx(literal(rewards[:200], modes[:200]), abs=5.1e-4)
-    with asking(place, **settings) as client:
-        assert [model(client)[name] for name in ("lift", "mean_reward")] == [
-            after["lift"],
-            after["mean_reward"],
-        ]
+        assert after["mean_reward"] == pytest.approx(np.mean(rewards))
+        assert after["lift"]["value"] == pytest.approx(literal(rewards, modes))
 
 
 def test_a_decision_that_may_still_be_rewarded_is_waited_for(
@@ -151,25 +129,11 @@ def test_a_decision_that_may_still_be_rewarded_is_waited_for(
         reward(client, decisions[1:], rng)
         assert model(client)["lift"] is None
         last = json.loads(client.get("/v1/export").text.splitlines()[0])["time"]
-        for later, count in ((86_390.0, None), (86_410.0, 100)):
+        for later, count in ((86_390.0, None), (86_410.0, 149)):
             clock = SimpleNamespace(time=lambda later=later: last + later)
             monkeypatch.setattr(earnings, "time", clock)
             lift = model(client)["lift"]
             assert (None if lift is None else lift["decisions"]) == count
-
-
-def test_a_mean_of_few_rewards_is_not_shown(tmp_path: Path) -> None:
-    """A batch waits for ten controls; their mean would otherwise reveal a single reward."""
-    rng, modes = np.random.default_rng(7), []
-    with asking(str(tmp_path / "agent.db"), control_share=0.02) as client:
-        while modes.count("control") < 10:
-            assert model(client)["lift"] is None
-            decisions = made(client, 20)
-            modes += [one["mode"] for one in decisions]
-            reward(client, decisions, rng)
-        assert len(modes) > 100
-        places = [place for place, mode in enumerate(modes) if mode == "control"]
-        assert model(client)["lift"]["decisions"] == max(100, places[9] + 1)
 
 
 def test_the_reward_of_slots_is_their_mean() -> None:
@@ -177,17 +141,3 @@ def test_the_reward_of_slots_is_their_mean() -> None:
     assert mean_reward(SimpleNamespace(slots=slots, reward=1.5)) == 0.75  # type: ignore[arg-type]
     assert mean_reward(SimpleNamespace(slots=slots[1:2], reward=None)) is None  # type: ignore[arg-type]
     assert mean_reward(SimpleNamespace(slots=[], reward=0.25)) == 0.25  # type: ignore[arg-type]
-
-
-def test_an_admin_sees_the_mean_of_all_rewards_and_a_reader_that_of_whole_batches(place: str) -> None:
-    with open_keys(place_of(settings_for(place))) as keys:
-        roles = {role: {"authorization": f"Bearer {keys.add(role, role)}"} for role in ("reader", "admin")}
-    with asking(place) as client:
-        client.headers = roles["admin"]
-        given = reward(client, made(client, 30), np.random.default_rng(6))
-        mean = f"Mean reward</dt><dd>{np.mean(given):.3g}<small>of 30</small>"
-        assert mean in client.get("/").text
-        page = client.get("/", headers=roles["reader"]).text
-        assert "Mean reward</dt><dd>–<small>after 100 rewards</small>" in page
-        assert "rests on no reward yet" in page  # "no reward has come" would not be true
-        assert "The table is updated after every 100 rewards" in page

@@ -13,8 +13,8 @@ import pytest
 import fedfairx as ffx
 from fedfairx.demo.couriers import FEATURES as DEMO
 from fedfairx.demo.couriers import SHARED, Couriers
-from fedfairx.service.auth import ROLES
 from fedfairx.service.pages.decision_pages import SEEN
+from fedfairx.service.roles import ROLES
 from fedfairx.service.settings import place_of
 from fedfairx.service.share_sentence import LEAST, changed, percent, written
 from fedfairx.storage.api_keys import open_keys
@@ -204,18 +204,18 @@ def test_numbers_in_the_sentence_are_those_of_shares_computed_again(rule: str, p
             assert re.search(words, one["sentence"]) or abs(np.log1p(largest["change"])) < np.log1p(LEAST)
 
 
-def test_an_admin_sees_the_reward(place: str) -> None:
+def test_an_auditor_sees_the_reward(place: str) -> None:
     with open_keys(place_of(settings_for(place))) as keys:
-        roles = {role: {"authorization": f"Bearer {keys.add(role, role)}"} for role in ("reader", "admin")}
+        roles = {role: {"authorization": f"Bearer {keys.add(role, role)}"} for role in ROLES}
     with asking(place) as client:
         body = {"actions": ACTIONS}
         made = client.post("/v1/decisions", json=body, headers=roles["admin"]).json()
         path = f"decisions/{made['decision_id']}"
-        assert client.get(f"/v1/{path}", headers=roles["admin"]).json()["reward"] is None
-        assert "none has come" in client.get(f"/{path}", headers=roles["admin"]).text
+        assert client.get(f"/v1/{path}", headers=roles["auditor"]).json()["reward"] is None
+        assert "none has come" in client.get(f"/{path}", headers=roles["auditor"]).text
         client.put(f"/v1/{path}/reward", json={"reward": 0.625}, headers=roles["admin"])
-        assert client.get(f"/v1/{path}", headers=roles["admin"]).json()["reward"] == 0.625
-        assert "0.625" in client.get(f"/{path}", headers=roles["admin"]).text
+        assert client.get(f"/v1/{path}", headers=roles["auditor"]).json()["reward"] == 0.625
+        assert "0.625" in client.get(f"/{path}", headers=roles["auditor"]).text
         assert "reward" not in client.get(f"/v1/{path}", headers=roles["reader"]).json()
         assert "0.625" not in client.get(f"/{path}", headers=roles["reader"]).text
 
@@ -276,18 +276,19 @@ def test_ranked_actions_without_features_are_split_again_later(place: str) -> No
                 assert other["sentence"] == one["sentence"]
 
 
-def test_who_is_no_admin_sees_no_explanation(place: str) -> None:
+def test_who_is_no_auditor_or_admin_sees_no_explanation(place: str) -> None:
     """Contributions tell contexts, and earlier rewards."""
     with open_keys(place_of(settings_for(place))) as keys:
         roles = {role: {"authorization": f"Bearer {keys.add(role, role)}"} for role in ROLES}
     with asking(place) as client:
         body = {"actions": ACTIONS}
         made = client.post("/v1/decisions", json=body, headers=roles["admin"]).json()
-        assert explain(client, made, headers=roles["admin"]).status_code == 200
+        for role in ("auditor", "admin"):
+            assert explain(client, made, headers=roles[role]).status_code == 200
         for role in ("reader", "writer", "federation"):
             assert explain(client, made, headers=roles[role]).status_code == 403
         text = client.get(f"/decisions/{made['decision_id']}", headers=roles["reader"]).text
-        assert "only an admin may see" in text
+        assert "which are for auditors and admins" in text
         assert "ann" in text
         assert "Changed the share" not in text
         assert (

@@ -79,12 +79,12 @@ def test_an_agent_alone_has_nothing_to_carry(tmp_path: Path) -> None:
 
 def test_envelopes_are_for_keys_of_their_own(tmp_path: Path) -> None:
     place = str(tmp_path / "agent.db")
-    keys = {role: new_key(place, role) for role in ("reader", "writer", "federation", "admin")}
+    keys = {role: new_key(place, role) for role in ("reader", "writer", "federation", "auditor", "admin")}
     with asking(place, host="0.0.0.0") as client:
         for role, key in keys.items():
-            expected = 409 if role in ("federation", "admin") else 403  # it is alone
-            assert client.get("/v1/release/latest", headers=bearer(key)).status_code == expected
-            answer = client.put("/v1/peers", json={"envelopes": {}}, headers=bearer(key))
-            assert answer.status_code == expected
+            fetched = client.get("/v1/release/latest", headers=bearer(key))
+            brought = client.put("/v1/peers", json={"envelopes": {}}, headers=bearer(key))
+            assert fetched.status_code == (403 if role in ("reader", "writer") else 409)  # it is alone
+            assert brought.status_code == (409 if role in ("federation", "admin") else 403)
         for path in ("/v1/model", "/v1/export", "/v1/decisions", "/metrics", "/"):
             assert client.get(path, headers=bearer(keys["federation"])).status_code == 403

@@ -194,7 +194,7 @@ def test_a_certificate_that_expires_is_warned_of_daily_until_it_is_renewed(
 
 
 @pytest.mark.long
-def test_what_our_rewards_say_of_a_peer_is_for_admins(tmp_path: Path) -> None:
+def test_what_our_rewards_say_of_a_peer_is_for_auditors_and_admins(tmp_path: Path) -> None:
     base = founded(
         tmp_path / "federation", transport="engine", algorithm="fed-fairx-bayes", epsilon=None, horizon=200
     )
@@ -204,10 +204,15 @@ def test_what_our_rewards_say_of_a_peer_is_for_admins(tmp_path: Path) -> None:
         bring(one, org2=fetch(two)["envelope"])
         assert "org2 differs from us" in one.get("/").text
     place = str(base / "org1" / "data" / "agent.sqlite")
-    keys = {role: new_key(place, role) for role in ("reader", "admin")}
+    keys = {role: new_key(place, role) for role in ("reader", "auditor", "admin")}
     with member_of(base / "org1", host="0.0.0.0") as one:
         for role, key in keys.items():
-            assert ("org2 differs" in one.get("/", headers=bearer(key)).text) == (role == "admin")
+            told = role != "reader"
+            assert ("org2 differs" in one.get("/", headers=bearer(key)).text) == told
+            peer = one.get("/v1/sync", headers=bearer(key)).json()["peers"]["org2"]
+            assert ((peer["weight"] is not None), (peer["reason"] is not None)) == (told, told)
+            assert ("Believed" in one.get("/federation", headers=bearer(key)).text) == told
+            assert ("fedfairx_peer_weight" in one.get("/metrics", headers=bearer(key)).text) == told
 
 
 # --- leaving and coming back -------------------------------------------------------------------------------

@@ -12,10 +12,11 @@ from fedfairx.util.formatting import text_table
 
 @dataclass(frozen=True, kw_only=True)
 class Keys(Output):
-    """Create, list and revoke the API keys of a service. A reader may read; a writer may also decide and send
-    rewards; an admin may also export data and see exact numbers. A federation key is for an engine beside
-    the service and gives access to envelopes only. A key is shown once and stored as a hash. The command
-    works whether or not the service is running; a running service notices within a second.
+    """Create, list and revoke the API keys of a service. A reader sees what was possible, shown and answered,
+    and nothing that comes from rewards; a writer may also decide and send rewards. An auditor sees everything
+    and changes nothing; an admin may do everything. A federation key is for an engine beside the service and
+    gives access to envelopes only. A key is shown once and stored as a hash. The command works whether or not
+    the service is running; a running service notices within a second.
 
         fedfairx keys create --data DIR --role writer --name shop
         fedfairx keys create --data DIR --role reader --agents shop,news
@@ -35,7 +36,7 @@ class Keys(Output):
     """
 
     what: Literal["create", "list", "revoke"] = field(metadata={"positional": True, "metavar": "WHAT"})
-    role: Literal["reader", "writer", "federation", "admin"] | None = None
+    role: Literal["reader", "writer", "federation", "auditor", "admin"] | None = None
     name: str = ""
     agents: str = "*"
     key_file: str | None = field(default=None, metadata={"metavar": "FILE"})

@@ -41,10 +41,10 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True)
 class Change:
-    """Whether rewards contradict a model that never changes, as of the last whole batch of rewards.
+    """Whether rewards contradict a model that never changes.
 
     evidence: the largest so far, as odds; at most 1e9.
-    rewards: how many were tested.
+    rewards: how many were tested, in whole batches.
     before: how many of them came before the moment at which merit has most likely changed.
     needed: how many rewards the first batch takes, if that is known; 0 if there are too many features.
     alarm: whether it has reached 100, which has a probability of at most 1 % if nothing changes.
@@ -82,6 +82,11 @@ class Change:
             f"not as the model assumes. Where neither is so, at most 1 agent in {1 / ERROR:g} ever gets this "
             "alarm."
         )
+
+
+def batch_of(dimension: int) -> int:
+    """How many rewards a batch should have: many for each number of θ, since every batch costs as much."""
+    return max(100, 10 * dimension)
 
 
 class ChangeTest:

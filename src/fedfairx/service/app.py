@@ -25,6 +25,7 @@ from fedfairx.service.logs import HEADER
 from fedfairx.service.openapi import document
 from fedfairx.service.pages import pages
 from fedfairx.service.problems import LOG, ProblemError, answer, problem_of
+from fedfairx.service.roles import for_role
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.service.service import Service
 
@@ -130,7 +131,10 @@ class EndpointApp:
                 refuse_cross_site(request)
             if operation.role is not None:
                 await self._service.auth.check(request, operation.role)
-            response = reply(await self._handle(operation, request), operation.status)
+            result = await self._handle(operation, request)
+            if operation.method == "GET" and operation.role is not None:
+                result = for_role(result, request.scope["role"])
+            response = reply(result, operation.status)
         except ClientDisconnect:
             return
         except Exception as error:  # its text must not reach the server's log

@@ -22,19 +22,13 @@ from typing import TYPE_CHECKING
 from fedfairx.errors import StorageError
 from fedfairx.service.fast_path import header_of
 from fedfairx.service.problems import ProblemError
+from fedfairx.service.roles import ROLES
 from fedfairx.storage.api_keys import ApiKey, ApiKeys
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
 
-#: What each role may do.
-ROLES = {
-    "reader": ("reader",),
-    "writer": ("reader", "writer"),
-    "federation": ("federation",),  # for an engine beside the service: envelopes, and nothing else
-    "admin": ("reader", "writer", "federation", "admin"),
-}
 SECONDS = 12 * 3_600  # duration of a session
 REMEMBERED = 0.5  # seconds after which keys are looked up again: a revoked one is accepted for so long
 OF_PROXIES = (
@@ -60,9 +54,15 @@ def refuse_cross_site(request: Request) -> None:
         raise ProblemError("cross-site", "Sec-Fetch-Site must be same-origin or none, or left out.")
 
 
-def sees_exact(request: Request) -> bool:
-    """Whether the caller may see numbers that reveal each reward (`service/published.py`): only admins."""
-    return bool(request.scope["role"] == "admin")
+def admit(request: Request, key: ApiKey, role: str) -> None:
+    """Refuse a key without this role, unless it is an auditor's and nothing can be changed.
+
+    `scope["role"]` is set to the role of the key, `scope["agents"]` to those that it is limited to.
+    """
+    roles = ROLES[key.role]
+    if role not in roles and not ("auditor" in roles and request.method in ("GET", "HEAD")):
+        raise ProblemError("forbidden", f"The role {role} is needed; the key has the role {key.role}.")
+    request.scope.update(role=key.role, agents=key.agents)
 
 
 def may_use(request: Request, agent: str | None) -> bool:
@@ -126,10 +126,7 @@ class Authenticator:
         self.sessions = Sessions()
 
     async def check(self, request: Request, role: str) -> None:
-        """Refuse a request without this role.
-
-        `scope["role"]` is set to the role of the key, `scope["agents"]` to those that it is limited to.
-        """
+        """Refuse a request without this role, as `admit`."""
         if not self.any_key:
             _refuse_from_elsewhere(request)
             request.scope["role"], request.scope["agents"] = "admin", None
@@ -138,9 +135,7 @@ class Authenticator:
         if key is None:
             scheme = "Bearer" if request.url.path.startswith("/v1/") else 'Basic realm="fedfairx"'
             raise ProblemError("unauthenticated", "There is no valid key.", {"www-authenticate": scheme})
-        if role not in ROLES[key.role]:
-            raise ProblemError("forbidden", f"The role {role} is needed; the key has the role {key.role}.")
-        request.scope.update(role=key.role, agents=key.agents)
+        admit(request, key, role)
 
     async def key_of(self, text: str) -> ApiKey | None:
         """The key with this text; None if there is none."""

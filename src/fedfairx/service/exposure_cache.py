@@ -10,7 +10,6 @@ import asyncio
 import functools
 import json
 import math
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -20,15 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedfairx.agent.reward_limits import RewardLimits
-from fedfairx.core.posterior import Posterior, posterior_of
+from fedfairx.core.agent_kernels import LARGEST
+from fedfairx.core.posterior import Posterior
 from fedfairx.core.statistics import unpack
 from fedfairx.errors import StorageError
 from fedfairx.fairness import Exposure, Logged, exposure
-from fedfairx.fairness.change_test import MOST_FEATURES, Change, ChangeTest
-from fedfairx.fairness.credible import Normal
+from fedfairx.fairness.change_test import MOST_FEATURES, Change, ChangeTest, batch_of
 from fedfairx.service.arrivals import NOTHING, Arrivals
 from fedfairx.service.earnings import Earnings, LiftReader
-from fedfairx.service.published import Published, Sums, batch_of, coarse
 from fedfairx.service.schemas import ArrivalTable
 from fedfairx.service.stretches import stretches
 from fedfairx.storage.journal import Journal
@@ -50,7 +48,7 @@ FEW = 1_000, 1 << 18  # decisions, and shares in them, that a first table is com
 YEAR = 365.25 * 86_400.0  # seconds: nothing is forecast beyond
 
 
-_Window = tuple[float | None, float | None, bool]  # since, until, and whether it is exact
+_Window = tuple[float | None, float | None]  # since and until
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ class ExposureSnapshot:
     bounded: bool  # whether decisions of the window were left out because there are too many
     withdrawn: int
     baseline: int  # decisions that took the caller's own action
-    end: int  # the number after the last step of the log that its estimates rest on
+    end: int  # the number after the last step of the log by then
     stretch: str = ""  # of time, in `table.over_time`
     gone: str | None = None  # what is no longer in the log, as a sentence
     partial: bool = False  # whether it is of the latest decisions alone, while that of all is computed
@@ -111,37 +109,25 @@ class ExposureCache:
     def __init__(self, agent: Agent, settings: Settings) -> None:
         self._agent, self._settings = agent, settings
         self._one_at_a_time = asyncio.Lock(), asyncio.Lock()  # for tables of all decisions, and of a few
-        self._snapshots: dict[_Window, ExposureSnapshot] = {}
-        self._making: dict[tuple[_Window, bool], asyncio.Task[ExposureSnapshot]] = {}
-        self._published: Published | None = None
-        self._logged = _Logged()
-        self._lift: LiftReader | None = None
-        self.results: tuple[Change, Earnings] | None = None  # None before the log was read
-        self.latest = Earnings()  # of all rewards when it was read, for admins
-        self._arrivals: Arrivals | None = None
-        self._change_read, self._arrivals_read = _Reading(self._read_change), _Reading(self._read_arrivals)
-        self._publishing = threading.Lock()
-        self._outdated = False  # whether rows that the published sums are of mean something else now
+        self._snapshots: dict[_Window, ExposureSnapshot]
+        self._making: dict[tuple[_Window, bool], asyncio.Task[ExposureSnapshot]]
+        self._arrivals: Arrivals | None
+        self.start_over()
 
     def start_over(self) -> None:
-        """Compute everything again: records were deleted, or the agent was rolled back.
-
-        The published sums only with the next batch: else they would change with these records alone.
-        """
+        """Compute everything again: records were deleted, or the agent was rolled back."""
         self._snapshots, self._making = {}, {}  # what is being made goes into the old ones
         self._logged = _Logged()
-        self._arrivals = None
-        self._outdated = True
+        self._rewards, self._arrivals = _Rewards(self._agent, self._settings), None
+        self._rewards_read = _Reading(self._rewards.update)
+        self._arrivals_read = _Reading(self._read_arrivals)
 
-    async def look(
-        self, *, since: float | None = None, until: float | None = None, exact: bool
-    ) -> ExposureSnapshot:
+    async def look(self, *, since: float | None = None, until: float | None = None) -> ExposureSnapshot:
         """The table of decisions made from `since` on and before `until`.
 
-        Without `exact` it is as of the last whole batch of rewards, and in three digits. If a new one takes
-        longer than `PATIENCE` seconds, it is the last one.
+        If a new one takes longer than `PATIENCE` seconds, it is the last one.
         """
-        window = since, until, exact
+        window = since, until
         snapshot = self._snapshots.get(window)
         if snapshot is not None and snapshot.partial:
             snapshot = None
@@ -153,13 +139,13 @@ class ExposureCache:
         return snapshot if snapshot is not None and not task.done() else task.result()
 
     async def glance(
-        self, *, since: float | None = None, until: float | None = None, exact: bool
+        self, *, since: float | None = None, until: float | None = None
     ) -> ExposureSnapshot | None:
         """The same, but nobody waits for the first one either.
 
         Until there is one of all decisions it is of the latest ones, or None while these are computed.
         """
-        window, ends = (since, until, exact), time.monotonic() + PATIENCE
+        window, ends = (since, until), time.monotonic() + PATIENCE
         if window not in self._snapshots:
             ends += PATIENCE
             first = self._task(window, few=True)
@@ -169,7 +155,7 @@ class ExposureCache:
             first.result()  # which may be an error
         snapshot = self._snapshots.get(window)
         if snapshot is None or not snapshot.partial:
-            return await self.look(since=since, until=until, exact=exact)
+            return await self.look(since=since, until=until)
         whole = self._task(window, few=False)
         await asyncio.wait([whole], timeout=max(0.0, ends - time.monotonic()))
         return whole.result() if whole.done() else snapshot
@@ -197,34 +183,29 @@ class ExposureCache:
         finally:
             making.pop((window, few), None)
 
-    async def change(self) -> Change:
-        """Whether rewards contradict a model that never changes, as of the last whole batch, in three digits.
+    @property
+    def results(self) -> tuple[Change, Earnings] | None:
+        """What was last found of change and earnings; None before the log was read."""
+        return self._rewards.found
 
-        The test begins where the published sums do, and its rate of false alarms is for one such beginning.
-        While the storage is unavailable, or a long log takes more than a second, it is what was found last.
+    async def change(self) -> Change:
+        """Whether rewards contradict a model that never changes.
+
+        The rate of false alarms is for one beginning of the test. While the storage is unavailable, or a long
+        log takes more than a second, it is what was found last.
         """
-        await self._change_read.done()
-        return Change() if self.results is None else self.results[0]
+        await self._rewards_read.done()
+        return (self.results or (Change(), Earnings()))[0]
 
     async def earnings(self) -> Earnings:
-        """The mean reward and the lift over controls, as of the last whole batch, in three digits."""
-        await self._change_read.done()
-        return Earnings() if self.results is None else self.results[1]
+        """The mean reward and the lift over controls."""
+        await self._rewards_read.done()
+        return (self.results or (Change(), Earnings()))[1]
 
     async def arrivals(self) -> ArrivalTable:
         """Whether rewards arrive, for each action and group; of a long log, first as far as it is read."""
         await self._arrivals_read.done()
         return NOTHING if self._arrivals is None else self._arrivals.table
-
-    def _read_change(self) -> None:
-        published = self._update_published()
-        exact = published.test.change
-        agent = self._agent
-        many = agent.dimension > MOST_FEATURES and not agent.actions
-        needed = 0 if many else batch_of(agent.dimension)
-        change = replace(exact, evidence=float(f"{exact.evidence:.3g}"), needed=needed)
-        self.latest = Earnings.of(*published.latest(agent.dimension), self._lift)
-        self.results = change, Earnings.of(published.total, published.count, self._lift)
 
     def _read_arrivals(self) -> None:
         settings = self._settings
@@ -238,21 +219,13 @@ class ExposureCache:
             )
         arrivals.update()
 
-    def _make(
-        self, since: float | None, until: float | None, exact: bool, few: bool = False
-    ) -> ExposureSnapshot:
+    def _make(self, since: float | None, until: float | None, few: bool = False) -> ExposureSnapshot:
         began = time.monotonic()
         agent, settings, journal = self._agent, self._settings, self._agent.journal
         first = 0 if since is None else number_at(journal, since)
         behind, end = journal.end(), number_at(journal, until)
-        sums, changing = None, agent.options.half_life is not None  # then entitlements are not estimated
-        if not exact:
-            published = self._update_published()
-            sums = published.sums.gram, published.sums.moment
-            end = end if published.end is None else min(end, published.end)
-            behind = published.end or 0
-        elif not changing:
-            sums = self._sums()
+        changing = agent.options.half_life is not None  # then entitlements are not estimated
+        sums = None if changing else self._sums()
         start = last_of(journal, settings.exposure_decisions, first=first, end=end)
         bounded, partial = any_made(journal, first=first, end=start), False
         if few:
@@ -260,8 +233,6 @@ class ExposureCache:
             partial = any_made(journal, first=early, end=start)
         since_time, width, count, stretch = _stretches(journal, start, end)
         times = [since_time + width * k for k in range(count)]
-
-        belief = by_own_rewards if exact else by_published
 
         def computed(sums: tuple[Array, Array] | None) -> tuple[_Seen, Exposure]:
             seen = _Seen(0 if sums is None else sums[1].size, since_time, width)
@@ -272,7 +243,7 @@ class ExposureCache:
                 tolerance=settings.tolerance,
                 sums=sums,
                 changing=changing,
-                posterior=None if sums is None else belief(agent, sums),
+                posterior=None if sums is None else by_own_rewards(agent, sums),
                 times=times,
             )
 
@@ -282,7 +253,7 @@ class ExposureCache:
             assert sums is not None
             seen, table = computed((0.0 * sums[0], 0.0 * sums[1]))  # as if no reward had come
         return ExposureSnapshot(
-            table if exact else coarse(table),
+            table,
             seen.first,
             seen.last,
             time.monotonic(),
@@ -296,41 +267,11 @@ class ExposureCache:
             partial,
         )
 
-    def published_posterior(self) -> Normal:
-        """The posterior of θ that callers without the role admin may know, as of the last whole batch."""
-        sums = self._update_published().sums
-        return by_published(self._agent, (sums.gram, sums.moment))
-
     def _sums(self) -> tuple[Array, Array]:
         """Sums over this agent's rewards only: a peer's parameter may differ."""
         agent = self._agent
         own = None if agent.private else agent.own_sums()  # the sums of a private agent are clipped
         return self._logged.sums(agent.journal, agent) if own is None else unpack(own)
-
-    def _update_published(self) -> Published:
-        """The published sums, up to date; of a long log, they start with the decisions of the first table."""
-        agent, journal, settings = self._agent, self._agent.journal, self._settings
-        with self._publishing:
-            published, end = self._published, None
-            if published is not None:
-                end = published.next_end(agent.dimension)
-                if end is not None and (self._outdated or replaced_between(journal, published.end or 0, end)):
-                    published = None
-            if published is None:
-                most = settings.exposure_decisions
-                first = last_of(journal, most, first=0, end=number_at(journal, None))
-                test = ChangeTest(settings.noise_sd or _half_range(agent), separate=bool(agent.actions))
-                published = Published(journal, first=first, test=test)
-                end = published.next_end(agent.dimension)
-                if settings.control_share and (self._lift is None or self._outdated):
-                    ends = _range_of(agent)
-                    self._lift = LiftReader(journal, first=first, reward_range=ends, wait=settings.window)
-                self._outdated = False
-            published.update(agent.dimension, end)
-            self._published = published
-            if self._lift is not None:
-                self._lift.update(batch_of(agent.dimension))
-            return published
 
 
 def by_own_rewards(agent: Agent, sums: tuple[Array, Array]) -> Posterior:
@@ -338,22 +279,6 @@ def by_own_rewards(agent: Agent, sums: tuple[Array, Array]) -> Posterior:
     (gram, moment), posterior = sums, agent.posterior
     mean, common = posterior.prior_mean[: moment.size], posterior.common[: moment.size]
     return replace(posterior, gram=gram, moment=moment, prior_mean=mean, common=common)
-
-
-def by_published(agent: Agent, sums: tuple[Array, Array]) -> Normal:
-    """What is believed of θ by published sums of own rewards.
-
-    σ and the prior are as assumed: learnt ones change with each reward. Actions without features are expected
-    around the mean of the rewards in the sums, as widely as single rewards.
-    """
-    gram, moment = sums
-    prior = agent.options.prior or agent.prior
-    size = moment.size  # less than the agent's if an action was added meanwhile
-    mean, sd, weight = prior.means(size), prior.sd, float(np.trace(gram))
-    if agent.actions and weight > 0.0:
-        mean, sd = np.full(size, moment.sum() / weight), max(sd, prior.noise_sd)
-    moments = posterior_of(gram, moment, mean=mean, sd=sd, noise_sd=prior.noise_sd)
-    return Normal(*moments, agent.options.reward_range)
 
 
 def _stretches(journal: Journal, start: int, end: int) -> tuple[float, float, int, str]:
@@ -446,6 +371,52 @@ def _range_of(agent: Agent) -> tuple[float, float]:
     return (0.0, 1.0) if stated is None or stated == absurd else stated
 
 
+class _Rewards:
+    """What rewards say as they come: whether merit changes, their mean, and the lift over controls.
+
+    They are read from the log, of a long one from the decisions of the first table on: what is new since the
+    last time or, after a reward was replaced, everything.
+    """
+
+    def __init__(self, agent: Agent, settings: Settings) -> None:
+        self._agent, self._settings = agent, settings
+        self._end = 0  # the number after the last step that was read
+        self.found: tuple[Change, Earnings] | None = None  # None before the log was read
+
+    def _start_over(self) -> None:
+        agent, settings, journal = self._agent, self._settings, self._agent.journal
+        first = last_of(journal, settings.exposure_decisions, first=0, end=number_at(journal, None))
+        self._test = ChangeTest(settings.noise_sd or _half_range(agent), separate=bool(agent.actions))
+        self._next, self._count, self._total = (
+            first,
+            0,
+            0.0,
+        )  # after whole batches, and of the rewards in them
+        self._lift: LiftReader | None = None
+        if settings.control_share:
+            ends = _range_of(agent)
+            self._lift = LiftReader(journal, first=first, reward_range=ends, wait=settings.window)
+
+    def update(self) -> None:
+        """Read what is new."""
+        agent, journal, dimension = self._agent, self._agent.journal, self._agent.dimension
+        end = journal.end()
+        if self.found is None or replaced_between(journal, self._end, end):
+            self._start_over()
+        size, count, total = batch_of(dimension), self._count, self._total
+        parts = records(journal, dimension, first=self._next, end=end, page=size)
+        for last, contexts, rewards in parts:
+            sound = np.abs(rewards) <= LARGEST
+            count, total = count + int(sound.sum()), total + float(rewards[sound].sum())
+            if rewards.size == size:
+                self._test.add(contexts[sound], rewards[sound])
+                self._next, self._count, self._total = last + 1, count, total
+        lift = None if self._lift is None else self._lift.update()
+        many = dimension > MOST_FEATURES and not agent.actions
+        change = replace(self._test.change, needed=0 if many else size)
+        self._end, self.found = end, (change, Earnings(total / count if count else None, count, lift))
+
+
 class _Logged:
     """Sums over all rewards in an agent's log.
 
@@ -453,13 +424,13 @@ class _Logged:
     """
 
     def __init__(self) -> None:
-        self._sums, self._end = Sums(0), 0
+        self._sums, self._end = _Sums(0), 0
 
     def sums(self, journal: Journal, agent: Agent) -> tuple[Array, Array]:
         dimension, end = agent.dimension, journal.end()
         replaced = replaced_between(journal, self._end, end)
         first = 0 if replaced else self._end
-        sums = Sums(dimension) if replaced else self._sums.copy(dimension)
+        sums = _Sums(dimension) if replaced else self._sums.copy(dimension)
         for _, contexts, rewards in records(journal, dimension, first=first, end=end):
             sums.add(contexts, rewards)
         for rows, weights, rewards in learnt(journal, first=first, end=end):
@@ -470,3 +441,22 @@ class _Logged:
             sums.add(weights * contexts, rewards)
         self._sums, self._end = sums, end  # only after everything was read
         return sums.gram, sums.moment
+
+
+class _Sums:
+    """(Σxxᵀ, Σxy) over records."""
+
+    def __init__(self, dimension: int) -> None:
+        self.gram: Array = np.zeros((dimension, dimension))
+        self.moment: Array = np.zeros(dimension)
+
+    def copy(self, dimension: int) -> _Sums:
+        """A copy, in a larger dimension if actions were added."""
+        copy, old = _Sums(dimension), self.moment.size
+        copy.gram[:old, :old], copy.moment[:old] = self.gram, self.moment
+        return copy
+
+    def add(self, contexts: Array, rewards: Array) -> None:
+        sound = np.abs(rewards) <= LARGEST  # a private agent takes any number, and learns larger ones as 0
+        self.gram += contexts[sound].T @ contexts[sound]
+        self.moment += contexts[sound].T @ rewards[sound]

@@ -24,10 +24,11 @@ REQUEST_SECONDS = "request_seconds"
 
 
 class MetricKind(NamedTuple):
-    """What a metric is, and the labels of its numbers."""
+    """What a metric is, the labels of its numbers, and whether only auditors and admins see it."""
 
     help: str
     labels: tuple[str, ...] = ()
+    restricted: bool = False
 
 
 _AGENT = ("agent",)
@@ -54,21 +55,22 @@ METRICS: dict[str, MetricKind] = {
     "features_unknown_total": MetricKind("Values that are no level of a category.", _AGENT),
     "pending": MetricKind("Decisions whose reward has not come.", _AGENT),
     "oldest_pending_seconds": MetricKind("How long the oldest pending decision has waited.", _AGENT),
-    "mean_reward": MetricKind("Mean of all rewards, by whole batches.", _AGENT),
-    "lift": MetricKind("Reward of live decisions minus that of controls.", _AGENT),
-    "lift_low": MetricKind("Lower end of the lift's interval, at all times.", _AGENT),
-    "lift_high": MetricKind("Upper end of the lift's interval, at all times.", _AGENT),
+    "mean_reward": MetricKind("Mean of all rewards.", _AGENT, True),
+    "lift": MetricKind("Reward of live decisions minus that of controls.", _AGENT, True),
+    "lift_low": MetricKind("Lower end of the lift's interval, at all times.", _AGENT, True),
+    "lift_high": MetricKind("Upper end of the lift's interval, at all times.", _AGENT, True),
     "rewards_missing": MetricKind(
         "Decisions without a reward, of actions and groups with more of them than others.",
         ("agent", "kind", "name"),
+        True,
     ),
     "observed": MetricKind("Rewards that the model has learnt from.", _AGENT),
-    "records_clipped": MetricKind("Records that the privacy bounds moved.", _AGENT),
+    "records_clipped": MetricKind("Records that the privacy bounds moved.", _AGENT, True),
     "releases": MetricKind("Releases made.", _AGENT),
     "budget_releases": MetricKind("Releases that the budget allows.", _AGENT),
     "budget_spent": MetricKind("Releases spent of the budget.", _AGENT),
-    "change_evidence": MetricKind("Odds against merit that never changes.", _AGENT),
-    "change_alarm": MetricKind("Whether these odds have reached 100.", _AGENT),
+    "change_evidence": MetricKind("Odds against merit that never changes.", _AGENT, True),
+    "change_alarm": MetricKind("Whether these odds have reached 100.", _AGENT, True),
     "federation_reached": MetricKind("Whether the transport was reached last time.", _AGENT),
     "federation_waiting": MetricKind("Whether a release is still to be sent.", _AGENT),
     "federation_halted": MetricKind("Whether sending is halted.", _AGENT),
@@ -83,7 +85,7 @@ METRICS: dict[str, MetricKind] = {
     "peer_release": MetricKind("Number of the latest release held.", _PEER),
     "peer_records": MetricKind("Records in the latest release held.", _PEER),
     "peer_silent_seconds": MetricKind("Time since the peer's last sign of life, or this start.", _PEER),
-    "peer_weight": MetricKind("Share of the peer's records that counts; for admins.", _PEER),
+    "peer_weight": MetricKind("Share of the peer's records that counts.", _PEER, True),
     "refused_total": MetricKind("Refused messages.", (*_PEER, "reason")),
     "certificate_expires_seconds": MetricKind("Time until a certificate expires.", ("agent", "file")),
 }
@@ -234,7 +236,7 @@ def storage_metrics(log: Log, *, waiting: int) -> Iterator[Metric]:
 def agent_metrics(
     agent: Agent, privacy: schemas.Privacy, change: Change, earned: Earnings, missing: Iterable[Missing]
 ) -> Iterator[Metric]:
-    """The state of the agent; `privacy` is what the caller may see of it."""
+    """The state of the agent."""
     yield from metric("pending", agent.pending)
     oldest = agent.oldest_pending
     age = 0.0 if oldest is None else max(0.0, time.time() - oldest)
@@ -256,7 +258,7 @@ def agent_metrics(
     yield from metric("change_alarm", int(change.alarm))
 
 
-def federation_metrics(membership: Membership, *, exact: bool) -> Iterator[Metric]:
+def federation_metrics(membership: Membership) -> Iterator[Metric]:
     """The state of the exchange with peers."""
     member, peers = membership.member, membership.peers.items()
     yield from metric("federation_reached", int(membership.away is None))
@@ -282,9 +284,8 @@ def federation_metrics(membership: Membership, *, exact: bool) -> Iterator[Metri
     yield from metric("peer_release", numbers)
     yield from metric("peer_records", records)
     yield from metric("peer_silent_seconds", ages)
-    if exact:  # weights depend on our rewards
-        weights = [({"peer": name}, each.weight) for name, each in membership.agent.partners.items()]
-        yield from metric("peer_weight", weights)
+    weights = [({"peer": name}, each.weight) for name, each in membership.agent.partners.items()]
+    yield from metric("peer_weight", weights)
     refused = [({"peer": name, "reason": why}, n) for (name, why), n in sorted(membership.refusals.items())]
     yield from metric("refused_total", refused)
     yield from metric("certificate_expires_seconds", left)

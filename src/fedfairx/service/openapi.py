@@ -12,6 +12,7 @@ import msgspec
 from fedfairx.service import schemas
 from fedfairx.service.endpoint import Operation, Parameter
 from fedfairx.service.problems import KINDS, MEDIA_TYPE
+from fedfairx.service.roles import RESTRICTED
 from fedfairx.util.config import explained
 
 ALWAYS = ("method",)
@@ -62,6 +63,7 @@ def _describe(component: dict[str, Any], kind: type) -> None:
     """Take what the docstring says of each field from the component's description into the field's.
 
     A type of the library is written whole, also where a field has a default, and is described for Python.
+    A restricted field may be null.
     """
     component["description"] = re.split(r"\n+(?=[a-z_, ]+: |>>> )", component["description"])[0]
     fields, texts = component["properties"], explained(kind)
@@ -74,6 +76,12 @@ def _describe(component: dict[str, Any], kind: type) -> None:
             if name in texts:
                 text = re.sub(r"\bNone\b", "null", field["description"])
                 field["description"] = text[0].upper() + text[1:]
+    for name, instead in RESTRICTED.get(kind, {}).items():
+        field, null = fields[name], {"type": "null"}
+        text = f"{field.pop('description', '')} For auditors and admins; else"
+        if instead is None and null not in field.get("anyOf", ()):
+            field = {"anyOf": [field, null]}
+        fields[name] = field | {"description": f"{text} {'null' if instead is None else 'left out'}.".strip()}
 
 
 def _operation(operation: Operation, references: dict[type, dict[str, Any]]) -> dict[str, Any]:

@@ -202,10 +202,9 @@ class SlotSeen(Struct):
 
     action: Its position among the actions that were not excluded.
     slot: 1 is the first.
-    exposure: The expected weight of the action's slot, over decisions that take the baseline too; null unless
-        for admins.
+    exposure: The expected weight of the action's slot, over decisions that take the baseline too.
     status: pending, rewarded, withdrawn or expired.
-    reward: If it has come; only for admins, and not in lists.
+    reward: If it has come; not in lists.
     """
 
     action: int
@@ -213,29 +212,27 @@ class SlotSeen(Struct):
     group: str | None
     slot: int
     weight: Share
-    exposure: Exposure | None
+    exposure: Exposure
     status: str
     reward: float | UnsetType | None = UNSET
 
 
 class DecisionSeen(Struct):
-    """A decision without its contexts; `/v1/export` has them, for admins.
+    """A decision without its contexts; `/v1/export` has them.
 
     Of a decision with several slots, what concerns one action is null.
 
     seq: Its position in the log.
     time: Seconds since 1970.
     action: Its position among the actions that were not excluded.
-    probability: The probability that the action was taken; null unless for admins.
-    policy: Each action's share; null unless for admins.
+    probability: The probability that the action was taken.
+    policy: Each action's share.
     status: pending, rewarded, withdrawn or expired; of several slots, pending until all have ended, then
         rewarded if any was.
     rolled_back: Whether the agent was rolled back to a time before it was made.
     shown: The actions in the order of slots, if there are several.
-    exposure: The expected weight of each action's slot by the fair policy, if there are several slots; null
-        unless for admins.
-    reward: If it has come; of several slots their sum, once all have ended; only for admins, and not in
-        lists.
+    exposure: The expected weight of each action's slot by the fair policy, if there are several slots.
+    reward: If it has come; of several slots their sum, once all have ended; not in lists.
     """
 
     decision_id: str
@@ -252,7 +249,7 @@ class DecisionSeen(Struct):
     model_version: int
     rolled_back: bool
     shown: list[SlotSeen] | UnsetType = UNSET
-    exposure: list[Exposure] | UnsetType | None = UNSET
+    exposure: list[Exposure] | UnsetType = UNSET
     reward: float | UnsetType | None = UNSET
 
 
@@ -360,8 +357,8 @@ class FeatureSeen(Struct):
     range: Of a number; values outside are clipped.
     levels: Of a category; other values count as "other".
     shared: Whether all actions of a decision share it, in `context`.
-    clipped: Its numbers outside of the range since this start of the service; null unless for admins.
-    unknown: Its values that are no level since this start; null unless for admins.
+    clipped: Its numbers outside of the range since this start of the service.
+    unknown: Its values that are no level since this start.
     """
 
     name: str
@@ -398,19 +395,18 @@ class Model(Struct):
     columns: What each number of `estimate`, `sd`, `low` and `high` is of: a feature, as price, city=Rome or
         price:city=Rome, "intercept", or an action.
     estimate: θ, the expected change of the reward with each feature or, for actions without features, the
-        expected reward of each; unless for admins, as of the last whole batch of own rewards, and rounded.
+        expected reward of each.
     sd: The standard deviation of each under the model that decides.
     low: Where the interval begins in which each lies with a probability of 95 % under the model, within the
-        reward range; for admins, averaged over what the sizes of noise and prior may be.
+        reward range, averaged over what the sizes of noise and prior may be.
     high: Where it ends.
     observed: Rewards that were learnt; those of several slots count each.
     pending: Decisions that wait for a reward.
     slots: The weights of the slots of a decision that asks for no others; one of weight 1 is one action.
     half_life: After how many rewards, or after what time ("30d"), a record counts half; null if all count
         alike.
-    mean_reward: The mean of all rewards, as of the last whole batch; null before it.
-    lift: What live decisions earn more than controls, as of the last whole batch, with a
-        `control_share`; null before the first.
+    mean_reward: The mean of all rewards; null before the first.
+    lift: What live decisions earn more than controls, with a `control_share`; null before the first.
     """
 
     name: str
@@ -443,7 +439,7 @@ class Privacy(Struct):
 
     epsilon: null if there is no guarantee.
     releases: Releases that the budget allows; null if there is no budget.
-    clipped: Records that were clipped to the bounds; in whole batches unless for admins.
+    clipped: Records that were clipped to the bounds.
     """
 
     private: bool
@@ -473,8 +469,8 @@ class Aggregated(Struct):
     colluding: The number of members that may collude.
     honest: The number of members whose noise hides a record.
     records: The number of all members' records in the last total, without those of closed epochs.
-    weight: The share of the other members' records that counts here: for admins; null before a total.
-    reason: Why: for admins.
+    weight: The share of the other members' records that counts here; null before a total.
+    reason: Why.
     claims: What is claimed, against whom.
     """
 
@@ -579,7 +575,7 @@ class LikelyVerdict(Struct):
     verdict: likely below, likely above or in line, each with a probability of at least 95 %; or not known
         yet.
     below: The probability of a share below (1 - tolerance) of the entitled one, of what was shown and of what
-        was given without the luck of the draw; null unless for admins.
+        was given without the luck of the draw.
     in_line: The probability that both are between.
     above: The probability that both are more than 1/(1 - tolerance) of it.
     more_decisions: About how many more decisions it takes until there is a verdict; null if there is one, if
@@ -602,7 +598,7 @@ class Exposed(Struct):
     shown_times: How often it was shown; with several slots, a group may be shown more than once at a time.
     shown: Its share of what was shown; slots count by their weights.
     policy: The share that the policy gave it: the mean of its probabilities or, with several slots, of its
-        expected weights among all weights; null unless for admins.
+        expected weights among all weights.
     entitled: Its share in proportion to true merit, as far as slots allow.
     shortfall: Entitled minus shown.
     verdict: What is certain without a prior: within, above, below or too little data; with a half-life, not

@@ -1,4 +1,4 @@
-"""The agent and its decisions in wire format: exact for admins; for others, so that no reward is revealed."""
+"""The agent and its decisions in wire format, whole: `roles.for_role` takes out what a caller may not see."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from fedfairx.features import Schema
 from fedfairx.federation.exchange.member import peers_of
 from fedfairx.service import schemas
 from fedfairx.service.earnings import Earnings
-from fedfairx.service.published import batch_of, coarse_estimates
 from fedfairx.service.write_queue import WriteQueue
 from fedfairx.storage.records import StoredDecision
 
@@ -26,14 +25,12 @@ if TYPE_CHECKING:
     from fedfairx.service.federation import Membership
     from fedfairx.service.served_agent import ServedAgent
 
-TWO_SIDED = 1.96  # sds on either side of an interval of 95 %
 
-
-def seen(stored: StoredDecision, *, exact: bool) -> schemas.DecisionSeen:
-    """A decision without contexts and reward; its policy, which reveals earlier rewards, only if `exact`."""
+def seen(stored: StoredDecision) -> schemas.DecisionSeen:
+    """A decision without contexts and reward."""
     action, groups = stored.action, stored.groups
     if stored.slots:
-        return _slate_seen(stored, exact=exact)
+        return _slate_seen(stored)
     return schemas.DecisionSeen(
         decision_id=stored.id,
         seq=stored.seq,
@@ -41,8 +38,8 @@ def seen(stored: StoredDecision, *, exact: bool) -> schemas.DecisionSeen:
         action=action,
         action_id=stored.name,
         group=None if groups is None else groups[action],
-        probability=stored.propensity if exact else None,
-        policy=stored.policy.tolist() if exact else None,
+        probability=stored.propensity,
+        policy=stored.policy.tolist(),
         action_ids=stored.names,
         mode=stored.mode,
         status=stored.status,
@@ -51,7 +48,7 @@ def seen(stored: StoredDecision, *, exact: bool) -> schemas.DecisionSeen:
     )
 
 
-def _slate_seen(stored: StoredDecision, *, exact: bool) -> schemas.DecisionSeen:
+def _slate_seen(stored: StoredDecision) -> schemas.DecisionSeen:
     groups = stored.groups
     shown = [
         schemas.SlotSeen(
@@ -60,7 +57,7 @@ def _slate_seen(stored: StoredDecision, *, exact: bool) -> schemas.DecisionSeen:
             group=None if groups is None else groups[slot.action],
             slot=number,
             weight=slot.weight,
-            exposure=slot.exposure if exact else None,
+            exposure=slot.exposure,
             status=slot.status,
         )
         for number, slot in enumerate(stored.slots, 1)
@@ -80,7 +77,7 @@ def _slate_seen(stored: StoredDecision, *, exact: bool) -> schemas.DecisionSeen:
         model_version=stored.model_version,
         rolled_back=stored.rolled_back,
         shown=shown,
-        exposure=stored.policy.tolist() if exact else None,
+        exposure=stored.policy.tolist(),
     )
 
 
@@ -100,35 +97,24 @@ def columns(served: ServedAgent) -> list[str]:
     return [*names[:-1], "intercept"] if served.settings.intercept else names
 
 
-def estimates(served: ServedAgent, *, exact: bool) -> tuple[list[float], ...]:
-    """θ, the sd of each coordinate and both ends of its 95 % interval.
-
-    θ and sd are those that decisions are made by or, unless `exact`, what may be known, and then both ends
-    follow from them.
-    """
+def estimates(served: ServedAgent) -> tuple[list[float], ...]:
+    """θ, the sd of each coordinate and both ends of its 95 % interval."""
     agent = served.agent
-    if exact:
-        mean, sds = agent.estimate, np.sqrt(np.maximum(np.diagonal(agent.covariance), 0.0))
-        ends = coordinates(agent.posterior, rewards=served.featureless)
-    else:
-        belief = served.exposures.published_posterior()
-        mean, sds = coarse_estimates(belief.mean, np.sqrt(np.maximum(np.diagonal(belief.covariance), 0.0)))
-        limits = agent.options.reward_range if served.featureless else None
-        low, high = limits or (-math.inf, math.inf)
-        ends = (mean - TWO_SIDED * sds).clip(low, high), (mean + TWO_SIDED * sds).clip(low, high)
-    return tuple(each.tolist() for each in (mean, sds, *ends))
+    sds = np.sqrt(np.maximum(np.diagonal(agent.covariance), 0.0))
+    ends = coordinates(agent.posterior, rewards=served.featureless)
+    return tuple(each.tolist() for each in (agent.estimate, sds, *ends))
 
 
-def model(served: ServedAgent, change: Change, earned: Earnings, *, exact: bool) -> schemas.Model:
+def model(served: ServedAgent, change: Change, earned: Earnings) -> schemas.Model:
     agent, settings = served.agent, served.settings
-    estimate, sd, low, high = estimates(served, exact=exact)
+    estimate, sd, low, high = estimates(served)
     return schemas.Model(
         name=agent.name,
         rule=agent.rule,
         merit=repr(agent.merit),
         dimension=agent.dimension,
         features=list(served.features.names),
-        schema=None if agent.schema is None else _schema(agent, agent.schema, exact=exact),
+        schema=None if agent.schema is None else _schema(agent, agent.schema),
         actions=list(agent.all_actions),
         intercept=bool(settings.intercept) if agent.schema is None else agent.schema.intercept,
         columns=columns(served),
@@ -166,7 +152,7 @@ def status(queue: WriteQueue) -> schemas.Status:
     return schemas.Status(version(), metrics.started, queue.waiting, size, free, metrics.answered())
 
 
-def _schema(agent: Agent, schema: Schema, *, exact: bool) -> schemas.SchemaSeen:
+def _schema(agent: Agent, schema: Schema) -> schemas.SchemaSeen:
     features = [
         schemas.FeatureSeen(
             name=each.name,
@@ -174,8 +160,8 @@ def _schema(agent: Agent, schema: Schema, *, exact: bool) -> schemas.SchemaSeen:
             range=each.range,
             levels=list(each.levels) or None,
             shared=each.name in schema.shared,
-            clipped=agent.clipped_values[each.name] if exact else None,
-            unknown=agent.unknown_values[each.name] if exact else None,
+            clipped=agent.clipped_values[each.name],
+            unknown=agent.unknown_values[each.name],
         )
         for each in schema.features
     ]
@@ -183,13 +169,7 @@ def _schema(agent: Agent, schema: Schema, *, exact: bool) -> schemas.SchemaSeen:
     return schemas.SchemaSeen(features, products, schema.intercept, version, schema.digest)
 
 
-def clipped(agent: Agent, *, exact: bool) -> int:
-    """Clipped records; an exact count would reveal whether the last reward lay outside of the bounds."""
-    count = agent.privatizer.clipped
-    return count if exact else count - count % batch_of(agent.dimension)
-
-
-def privacy(agent: Agent, *, exact: bool) -> schemas.Privacy:
+def privacy(agent: Agent) -> schemas.Privacy:
     guarantee = agent.privatizer.guarantee
     promised = math.isfinite(guarantee.mu)
     return schemas.Privacy(
@@ -200,17 +180,17 @@ def privacy(agent: Agent, *, exact: bool) -> schemas.Privacy:
         delta=guarantee.delta if promised else None,
         releases=guarantee.releases if promised else None,
         spent=guarantee.spent,
-        clipped=clipped(agent, exact=exact),
+        clipped=agent.privatizer.clipped,
     )
 
 
-def sync(served: ServedAgent, *, exact: bool) -> schemas.Sync:
-    """The exchange with peers; how far they are believed, which depends on our rewards, if `exact`."""
+def sync(served: ServedAgent) -> schemas.Sync:
+    """The exchange with peers."""
     agent, membership = served.agent, served.membership
     peers = peers_of(agent, {}, {}, {}) if membership is None else membership.peers
     silent = {} if membership is None else membership.silent
     peers = {name: replace(peer, silent=name in silent) for name, peer in peers.items()}
-    for name, partner in agent.partners.items() if exact else ():
+    for name, partner in agent.partners.items():
         if name in peers:
             peers[name] = replace(peers[name], weight=partner.weight, reason=partner.reason)
     if membership is None:
@@ -233,17 +213,17 @@ def sync(served: ServedAgent, *, exact: bool) -> schemas.Sync:
         refusals=refusals,
         peers=peers,
         certificates=membership.expiries,
-        aggregation=aggregated(membership, exact=exact),
+        aggregation=aggregated(membership),
     )
 
 
-def aggregated(membership: Membership, *, exact: bool) -> schemas.Aggregated | None:
+def aggregated(membership: Membership) -> schemas.Aggregated | None:
     """The rounds of secure aggregation, as for `sync`; None without it."""
     terms, member = membership.place.roster.terms, membership.secure
     if member is None or terms.rounds is None or terms.share is None:
         return None
     progress, guarantee = member.progress, member.agent.privatizer.guarantee
-    others = next(iter(member.agent.partners.values()), None) if exact else None
+    others = next(iter(member.agent.partners.values()), None)
     return schemas.Aggregated(
         epoch=progress.epoch,
         round=progress.due,

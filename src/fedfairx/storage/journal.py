@@ -557,21 +557,18 @@ class Journal:
         after_seq: int = -1,
         before_seq: int | None = None,
         limit: int | None = None,
-        as_of: int | None = None,
     ) -> Iterator[StoredDecision]:
         """Decisions after number `after_seq`, the oldest first; times are in seconds since 1970.
 
         Those whose content is gone are left out; `amendments` says how many these are.
 
         action: the row of one that was shown, in whichever slot.
-        as_of: rewards that came from this number on replace no earlier ones.
         """
         where, values = self.filters(since, until, status, action, mode, before_seq)
         question = f"{_JOINED}{where} AND d.seq > ? ORDER BY d.seq LIMIT ?"
         after = max(after_seq, self.amendments().dropped.whole_from - 1)
-        bound = NOW if as_of is None else as_of
-        rows = pages(self.log.database.read, question, (bound, *values), after=after, limit=limit)
-        return self._wholes(rows, bound)
+        rows = pages(self.log.database.read, question, (NOW, *values), after=after, limit=limit)
+        return self._wholes(rows)
 
     def filters(
         self,
@@ -610,7 +607,7 @@ class Journal:
             question = f"{_JOINED} AND d.seq IN ({marks(some)}) ORDER BY d.seq"
             yield from self._wholes(iter(self.log.database.read(question, (NOW, self.agent, *some))))
 
-    def _wholes(self, rows: Iterator[Row], as_of: int = NOW) -> Iterator[StoredDecision]:
+    def _wholes(self, rows: Iterator[Row]) -> Iterator[StoredDecision]:
         """The decisions of rows of `WHOLE`; outcomes of slots are read for many of them at a time."""
         amended = self.amendments()
         while some := [whole_row(row) for row in islice(rows, SOME)]:
@@ -619,7 +616,7 @@ class Journal:
             if numbers:
                 where = f"o.slot > 0 AND o.turn = 0 AND o.decision IN ({marks(numbers)})"
                 question = f"{_OUTCOMES} WHERE o.agent = ? AND {where}"
-                for row in self.log.database.read(question, (as_of, self.agent, *numbers)):
+                for row in self.log.database.read(question, (NOW, self.agent, *numbers)):
                     first, newest = outcome_rows(row)
                     outcomes[first.decision].append((first, newest))
             for whole in some:

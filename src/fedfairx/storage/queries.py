@@ -25,12 +25,6 @@ _RECORDS = (
     f"AND o.status <> 'withdrawn' AND {WITH_CONTENT} "
     "AND o.seq < ? AND o.seq > ? ORDER BY o.seq LIMIT ?"
 )
-_REWARDED = (
-    "SELECT o.seq FROM outcomes o JOIN decisions d ON d.seq = o.decision "
-    "WHERE o.agent = ? AND (o.slot > 0 OR d.slots IS NULL) AND o.turn = 0 "
-    f"AND (o.status = 'rewarded' OR o.reward IS NOT NULL) AND {WITH_CONTENT} "
-    "AND o.seq > ? ORDER BY o.seq LIMIT ?"
-)
 _CHOICES = f"SELECT d.seq, d.action, d.names, d.groups, d.slots {CHOSEN}"
 SEARCHED = 20_000  # decisions that are looked at in one search for a name or a group
 _LEARNT = (
@@ -201,23 +195,6 @@ def records(
         for row, (_, context, _) in zip(contexts, some, strict=True):
             row[: context.size] = context  # shorter, if actions or features were added since
         yield some[-1][0], contexts, np.array([reward for *_, reward in some])
-
-
-def reward_numbers(journal: Journal, *, first: int) -> list[int]:
-    """The numbers of the rewards of `records`, from `first` on, whatever has replaced them."""
-    amended = journal.amendments()
-    rows = pages(journal.log.database.read, _REWARDED, (journal.agent,), after=first - 1)
-    return [seq for (seq,) in rows if not amended.is_undone(seq)]
-
-
-def last_compared(journal: Journal, *, first: int, last: int) -> int:
-    """The number of the last reward of decisions `first` to `last` where chance might take the baseline."""
-    question = (
-        "SELECT MAX(o.seq) FROM outcomes o JOIN decisions d ON d.seq = o.decision WHERE d.agent = ? "
-        "AND d.seq >= ? AND d.seq <= ? AND d.control_share > 0 AND d.control_share < 1 "
-        "AND o.turn = 0 AND (o.status = 'rewarded' OR o.reward IS NOT NULL)"
-    )
-    return int(journal.log.database.read(question, (journal.agent, first, last))[0][0])
 
 
 def learnt(journal: Journal, *, first: int, end: int) -> Iterator[tuple[Array, Array, Array]]:

@@ -15,7 +15,7 @@ from fedfairx.service.routes import OPERATIONS
 from fedfairx.storage.api_keys import ApiKeys
 from market import looking
 
-PATHS = [path for path, _ in PAGES.values()]
+PATHS = [each.path for each in PAGES.values()]
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_the_page_to_sign_in_names_no_agent(client: Any) -> None:
 
 
 def test_one_signs_in_and_out(client: Any) -> None:
-    key = new_key(client, "reader")
+    key = new_key(client, "auditor")
     assert client.get("/").status_code == 401
     assert 'action="/sign-in"' in client.get("/").text
     wrong = client.post("/sign-in", data={"key": "nobody.nothing"})
@@ -67,6 +67,13 @@ def test_one_signs_in_and_out(client: Any) -> None:
     client.post("/sign-out")
     assert client.get("/exposure").status_code == 401
     assert not opens(client, token)  # whoever has kept a copy of the cookie is out as well
+
+
+def test_a_session_opens_what_its_key_may_see(client: Any) -> None:
+    for role, least in (("reader", {"reader"}), ("auditor", {"reader", "auditor"})):
+        sign_in(client, new_key(client, role))
+        for each in PAGES.values():
+            assert client.get(each.path).status_code == (200 if each.role in least else 403)
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])

@@ -46,7 +46,7 @@ ALIKE = """() => {  // remove rows whose elements and classes are those of two o
 }"""
 COLOURS = ["color-contrast", "link-in-text-block"]  # axe's rules that look at them
 PATHS = [
-    *(path for path, _ in PAGES.values()),
+    *(each.path for each in PAGES.values()),
     "/decisions?before=1",
     "/decisions/{newest}",
     "/share?action={shown}",
@@ -329,14 +329,16 @@ def test_a_reader_sees_less_and_as_well(tab: Any, tmp_path: Path) -> None:
         site.service.auth.any_key = True
         tab.set_extra_http_headers({"authorization": f"Bearer {key}"})
         for path, said in (
-            ("/decisions", "an admin sees them"),
-            ("/exposure", "after every 100 rewards"),
-            ("/model", "after every 100 of them"),
-            ("/decisions/{newest}", "only an admin may see"),
-            ("/report", "after every 100 rewards"),
+            ("/", "Decisions made and rewarded over time"),
+            ("/decisions", "nor are probabilities, which come from rewards"),
+            ("/exposure", "each covers the mean of the probabilities"),
+            ("/rewards", "For how many decisions a reward came"),
+            ("/decisions/{newest}", "which are for auditors and admins"),
         ):
             tab.goto(site.at(path))
             assert tab.get_by_text(said).count() == 1
+            offered = tab.get_by_role("navigation", name="Pages", exact=True).get_by_role("link")
+            assert {*offered.all_inner_texts()}.isdisjoint({"Model", "Report"})
             load_axe(tab)
             for width in (390, 1200):
                 fits(tab, width)

@@ -30,7 +30,8 @@ FRAME = {
     "mode": "shadow",
     "now": 1.8e9,
     "signed_in": True,
-    "batch": None,
+    "pages": {"overview": "/", "exposure": "/exposure"},
+    "everything": True,
 }
 
 
@@ -82,7 +83,7 @@ def test_how_far_a_peer_is_believed_and_why() -> None:
 
 
 def exposure(looked: ExposureSnapshot) -> str:
-    return html("exposure", view_of(looked, Period("All", ""), QueryParams(), exact=True))
+    return html("exposure", view_of(looked, Period("All", ""), QueryParams(), "-verdict"))
 
 
 def test_a_table_that_leaves_decisions_out_says_so() -> None:
@@ -99,7 +100,7 @@ def test_a_table_of_the_latest_decisions_says_that_it_is_not_all() -> None:
     assert said in exposure(looked)
     assert "its start moves" not in exposure(looked)
     assert said not in exposure(replace(looked, partial=False))
-    none = html("exposure", view_of(None, Period("All", ""), QueryParams(), exact=True))
+    none = html("exposure", view_of(None, Period("All", ""), QueryParams(), "-verdict"))
     assert "The table is being computed." in none
 
 

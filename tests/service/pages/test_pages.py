@@ -22,7 +22,7 @@ from fedfairx.service.pages.pagination import LINES
 from fedfairx.storage.api_keys import ApiKeys
 from market import MERIT, NAMES, fill, looking
 
-PATHS = [path for path, _ in PAGES.values()]
+PATHS = [each.path for each in PAGES.values()]
 
 
 @pytest.fixture(scope="module")
@@ -440,7 +440,8 @@ def test_a_long_log_is_not_waited_for(market: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(exposure_cache, "FEW", (50, 1 << 19))
     cache = exposure_cache.ExposureCache
     monkeypatch.setattr(cache, "_make", slowly(cache._make, lambda *asked: not asked[-1]))
-    monkeypatch.setattr(cache, "_read_change", slowly(cache._read_change, lambda *_: True))
+    rewards = exposure_cache._Rewards
+    monkeypatch.setattr(rewards, "update", slowly(rewards.update, lambda *_: True))
     monkeypatch.setattr(cache, "_read_arrivals", slowly(cache._read_arrivals, lambda *_: True))
     with looking(market) as client:
         pages = ("/", "/exposure", "/report", "/rewards")

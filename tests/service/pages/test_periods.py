@@ -29,6 +29,6 @@ def test_periods_start_at_fixed_times() -> None:
 
 
 def test_one_is_chosen() -> None:
-    assert [each.chosen for each in periods(period_of({"period": "month"}, free=False))].count(True) == 1
+    assert [each.chosen for each in periods(period_of({"period": "month"}))].count(True) == 1
     with pytest.raises(ProblemError):
-        period_of({"period": "since the best day"}, free=False)
+        period_of({"period": "since the best day"})

@@ -13,6 +13,7 @@ import pytest
 
 from fedfairx.service.pages import share_page
 from fedfairx.service.pages.formatting import change as change_words
+from fedfairx.service.roles import ROLES
 from fedfairx.service.settings import place_of
 from fedfairx.storage.api_keys import open_keys
 from service_helpers import asking, decide, settings_for
@@ -120,12 +121,13 @@ def test_averages_are_those_of_the_decisions_in_which_it_could_be_chosen(rule: s
         assert 'href="/share?action=ann&amp;period=month"' in text
 
 
-def test_only_admins_see_it(place: str) -> None:
+def test_only_auditors_and_admins_see_it(place: str) -> None:
     with open_keys(place_of(settings_for(place))) as keys:
-        roles = {role: {"authorization": f"Bearer {keys.add(role, role)}"} for role in ("reader", "admin")}
+        roles = {role: {"authorization": f"Bearer {keys.add(role, role)}"} for role in ROLES}
     with asking(place, actions=["ann", "ben"]) as client:
         client.post("/v1/decisions", json={"actions": ["ann", "ben"]}, headers=roles["admin"])
-        assert client.get("/share?action=ann", headers=roles["admin"]).status_code == 200
+        for role in ("auditor", "admin"):
+            assert client.get("/share?action=ann", headers=roles[role]).status_code == 200
         for path in ("/share?action=ann", "/share?action=ann&format=csv", "/share"):
             answer = client.get(path, headers=roles["reader"])
             assert answer.status_code == 403

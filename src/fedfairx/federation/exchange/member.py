@@ -325,8 +325,8 @@ class Peer:
     alive: the member's last sign of life, in seconds since 1970; None if there was none.
     silent: whether it has given none for five minutes, or longer among many, while ours came through.
     refused: messages of the member that were refused since this start.
-    weight: the share of its records that counts, 0 to 1; None unless for admins, and before any came.
-    reason: why it has this weight; None unless for admins.
+    weight: the share of its records that counts, 0 to 1; None before any came.
+    reason: why it has this weight.
     """
 
     release: int = 0

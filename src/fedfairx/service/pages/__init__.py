@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 from urllib.parse import quote
 
 from starlette.datastructures import QueryParams
@@ -16,7 +17,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from fedfairx.service import serializers
-from fedfairx.service.auth import may_use, refuse_other_agents, sees_exact
+from fedfairx.service.auth import may_use, refuse_other_agents
 from fedfairx.service.pages import (
     access,
     decision_pages,
@@ -28,32 +29,36 @@ from fedfairx.service.pages import (
 )
 from fedfairx.service.pages.jinja import HEADERS, csv_file, page, static
 from fedfairx.service.problems import KINDS, ProblemError, problem_of
+from fedfairx.service.roles import ROLES, sees_all
 from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.service import Service
 
 __all__ = ["pages"]
 
-Show = Callable[[ServedAgent, QueryParams, bool], Awaitable[page_data.View]]
 
-#: The path of each page, in the order of the navigation.
-PAGES: dict[str, tuple[str, Show]] = {
-    "overview": ("/", page_data.overview),
-    "exposure": ("/exposure", exposure_page.exposure),
-    "rewards": ("/rewards", rewards_page.rewards),
-    "model": ("/model", model_page.model),
-    "decisions": ("/decisions", decision_pages.decisions),
-    "privacy": ("/privacy", page_data.privacy),
-    "federation": ("/federation", page_data.federation),
-    "report": ("/report", exposure_page.report),
+class Page(NamedTuple):
+    """A page: its path, what reads its values for a role, and the role that is needed."""
+
+    path: str
+    show: Callable[[ServedAgent, QueryParams, str], Awaitable[page_data.View]]
+    role: str = "reader"
+
+
+#: The pages, in the order of the navigation.
+PAGES: dict[str, Page] = {
+    "overview": Page("/", page_data.overview),
+    "exposure": Page("/exposure", exposure_page.exposure),
+    "rewards": Page("/rewards", rewards_page.rewards),
+    "model": Page("/model", model_page.model, "auditor"),
+    "decisions": Page("/decisions", decision_pages.decisions),
+    "privacy": Page("/privacy", page_data.privacy),
+    "federation": Page("/federation", page_data.federation),
+    "report": Page("/report", exposure_page.report, "auditor"),
 }
-#: The page of one decision.
-DECISION = "/decisions/{decision_id}"
-#: The page of one action's share over a period, for admins.
-SHARE = "/share"
-#: Pages that others link to.
-LINKED: dict[str, tuple[str, Show]] = {
-    "decision": (DECISION, decision_pages.decision),
-    "share": (SHARE, share_page.share),
+#: Pages that others link to: of one decision, and of one action's share over a period.
+LINKED: dict[str, Page] = {
+    "decision": Page("/decisions/{decision_id}", decision_pages.decision),
+    "share": Page("/share", share_page.share, "auditor"),
 }
 
 
@@ -68,9 +73,9 @@ NO_AGENT = {
 def pages(service: Service) -> list[BaseRoute]:
     """The routes of all pages, for `make_app`."""
     routes: list[BaseRoute] = [
-        Route(f"{agent}{path}", _shown(service, name, show), methods=["GET"])
+        Route(f"{agent}{each.path}", _shown(service, name, each), methods=["GET"])
         for agent in ("", "/agents/{agent}")
-        for name, (path, show) in (PAGES | LINKED).items()
+        for name, each in (PAGES | LINKED).items()
     ]
 
     async def choose(request: Request) -> Response:
@@ -80,7 +85,7 @@ def pages(service: Service) -> list[BaseRoute]:
             name, shown = (request.query_params.get(each, "") for each in ("agent", "page"))
             refuse_other_agents(request, name)
             service.agents.row(name)
-            return _to_agent(request, name, PAGES.get(shown, PAGES["overview"])[0])
+            return _to_agent(request, name, PAGES.get(shown, PAGES["overview"]).path)
         except Exception as error:
             return _failed(request, error)
 
@@ -124,31 +129,33 @@ def _to_agent(request: Request, name: str, path: str) -> Response:
     return RedirectResponse(f"{_root(request)}{_agent_path(name)}{path}", status_code=303, headers=HEADERS)
 
 
-def _shown(service: Service, name: str, show: Show) -> Callable[[Request], Awaitable[Response]]:
+def _shown(service: Service, name: str, asked: Page) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         try:
-            await access.check(service, request)
-            exact, agents = sees_exact(request), service.agents
+            await access.check(service, request, asked.role)
+            role, agents = request.scope["role"], service.agents
             seen = [agent for agent in agents.rows if may_use(request, agent)]
             named = request.path_params.get("agent")
             agent = named or agents.default_name
             if named is None and seen and agent not in seen:  # the key is for others than the default
-                return _to_agent(request, seen[0], PAGES.get(name, PAGES["decisions"])[0])
+                return _to_agent(request, seen[0], PAGES.get(name, PAGES["decisions"]).path)
             refuse_other_agents(request, agent)
             if agent is None:
                 return page("problem", status=404, frame=None, root=_root(request), home=False, **NO_AGENT)
             of_path = {key: value for key, value in request.path_params.items() if key != "agent"}
             query = QueryParams({**request.query_params, **of_path})
             async with agents.using(agent) as served:
-                view = await show(served, query, exact)
+                view = await asked.show(served, query, role)
                 if query.get("format") == "csv" and "csv" in view:
                     return csv_file(name, view["csv"])
                 signed_in = access.signed_in(request)
-                frame = page_data.frame(served, agents=seen, signed_in=signed_in, exact=exact)
+                offered = {one: each.path for one, each in PAGES.items() if each.role in ROLES[role]}
+                frame = page_data.frame(
+                    served, agents=seen, pages=offered, signed_in=signed_in, everything=sees_all(role)
+                )
             if name == "overview":  # a key that is limited to some agents does not see counts of all together
-                sees_all = may_use(request, None)
-                queue = service.write_queue
-                status = await asyncio.to_thread(serializers.status, queue) if sees_all else None
+                queue, whole = service.write_queue, may_use(request, None)
+                status = await asyncio.to_thread(serializers.status, queue) if whole else None
                 view["status"] = status
             path = "" if named is None else _agent_path(named)
             return page(name, view=view, frame=frame, root=_root(request), agent=path)

@@ -12,9 +12,10 @@ from urllib.parse import parse_qs
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from fedfairx.service.auth import ROLES, SECONDS, refuse_cross_site
+from fedfairx.service.auth import SECONDS, admit, refuse_cross_site
 from fedfairx.service.pages.jinja import HEADERS, page
 from fedfairx.service.problems import ProblemError
+from fedfairx.service.roles import ROLES
 
 if TYPE_CHECKING:
     from fedfairx.service.service import Service
@@ -33,16 +34,16 @@ def signed_in(request: Request) -> bool:
     return cookie(request) in request.cookies
 
 
-async def check(service: Service, request: Request) -> None:
-    """Refuse a request that may not see pages."""
+async def check(service: Service, request: Request, role: str = "reader") -> None:
+    """Refuse a request without this role."""
     auth, token = service.auth, request.cookies.get(cookie(request))
     if token is None or "authorization" in request.headers or not auth.any_key:
-        await auth.check(request, "reader")
+        await auth.check(request, role)
         return
     key = auth.sessions.key_of(token)
     if key is None:
         raise ProblemError("unauthenticated", "The session is over.")
-    request.scope.update(role=key.role, agents=key.agents)
+    admit(request, key, role)
 
 
 def offer(*, root: str, status: int = 401, wrong: bool = False) -> Response:

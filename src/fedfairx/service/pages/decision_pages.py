@@ -14,6 +14,7 @@ from fedfairx.service.pages.charts import Option, Scale
 from fedfairx.service.pages.page_data import View
 from fedfairx.service.pages.pagination import LINES, Keys, link, listed
 from fedfairx.service.problems import ProblemError
+from fedfairx.service.roles import for_role, sees_all
 from fedfairx.service.schemas import Explanation, FeatureExplained
 from fedfairx.storage.journal import Journal
 from fedfairx.storage.queries import matching
@@ -29,7 +30,7 @@ SEEN = 0.005  # of a share, by which what is not known yet changes it, else that
 LARGEST = 2**53  # number of a decision
 
 
-async def decisions(served: ServedAgent, query: QueryParams, exact: bool) -> View:
+async def decisions(served: ServedAgent, query: QueryParams, role: str) -> View:
     before = query.get("before", "")
     if before and not (before.isascii() and before.isdigit() and int(before) <= LARGEST):
         raise ProblemError("invalid", "before must be a number that a page linked to.")
@@ -56,7 +57,7 @@ async def decisions(served: ServedAgent, query: QueryParams, exact: bool) -> Vie
     gone = await served.read(lambda journal: journal.amendments().gone())
     filters = {name: value for name, value in wanted.items() if value}
     return {
-        "lines": [_line(stored, exact) for stored in rows] if limit == LINES else [],
+        "lines": [_line(stored, role) for stored in rows] if limit == LINES else [],
         "older": None if older is None else link(filters, before=older),
         "newest": not before,
         "newest_link": link(filters),
@@ -65,22 +66,22 @@ async def decisions(served: ServedAgent, query: QueryParams, exact: bool) -> Vie
         "gone": gone,
         "filtered": bool(filters),
         "statuses": STATUSES,
-        "csv": _decision_rows(rows, exact),
+        "csv": _decision_rows(rows, role),
     }
 
 
-def _decision_rows(rows: Sequence[StoredDecision], exact: bool) -> Iterator[Sequence[object]]:
+def _decision_rows(rows: Sequence[StoredDecision], role: str) -> Iterator[Sequence[object]]:
     """Decisions as lines of CSV; of several slots, lists in their order."""
     columns = ["decision_id", "seq", "time", "mode", "status", "action_id", "group", "model_version"]
-    yield [*columns, *(["probability"] if exact else [])]
+    yield [*columns, *(["probability"] if sees_all(role) else [])]
     for stored in rows:
-        seen = serializers.seen(stored, exact=exact)
+        seen = for_role(serializers.seen(stored), role)
         slots = seen.shown or []
         name = [slot.action_id for slot in slots] if slots else seen.action_id
         group = [slot.group for slot in slots] if slots else seen.group
         chance = [slot.exposure for slot in slots] if slots else seen.probability
         row = [seen.decision_id, seen.seq, seen.time, seen.mode, seen.status, name, group, seen.model_version]
-        yield [*row, *([chance] if exact else [])]
+        yield [*row, *([chance] if sees_all(role) else [])]
 
 
 #: How the actions of a decision can be sorted.
@@ -90,16 +91,16 @@ OPTIONS: Keys = {
 }
 
 
-async def decision(served: ServedAgent, query: QueryParams, exact: bool) -> View:
+async def decision(served: ServedAgent, query: QueryParams, role: str) -> View:
     (stored,) = await served.stored([query["decision_id"]])
-    view: View = {"line": _line(stored, exact), "explanation": None, "rewards": None}
+    view: View = {"line": _line(stored, role), "explanation": None, "rewards": None}
     names = stored.names or [f"action {place}" for place in range(stored.policy.size)]
     shown = {slot.action for slot in stored.slots} or {stored.action}
     rows: list[View] = [
         {"place": place, "name": name, "taken": place in shown, "share": 0.0, "log_merit": None}
         for place, name in enumerate(names)
     ]
-    if exact:
+    if sees_all(role):
         explained = await asyncio.to_thread(explain, served, stored)
         for row, each in zip(rows, explained.actions, strict=True):
             row |= {"share": each.share, "log_merit": each.log_merit}
@@ -162,13 +163,13 @@ def _explained_rows(explained: Explanation | None, rows: Sequence[View]) -> Iter
         yield [row["name"], row["taken"], one.share, one.log_merit, one.uncertainty, one.sentence, *parts]
 
 
-def _line(stored: StoredDecision, exact: bool) -> View:
+def _line(stored: StoredDecision, role: str) -> View:
     """A decision as the API shows it, with the names of its actions and those that it chose from.
 
     shown: the slots, where there are several, each with the name of its action.
     whole: the sum of all shares.
     """
-    seen = serializers.seen(stored, exact=exact)
+    seen = for_role(serializers.seen(stored), role)
     slots = seen.shown or []
     names = stored.names or [f"action {place}" for place in range(stored.policy.size)]
     shares: Sequence[float | None] = seen.policy or seen.exposure or [None] * len(names)

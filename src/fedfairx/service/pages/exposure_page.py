@@ -16,6 +16,7 @@ from fedfairx.service.exposure_cache import ExposureSnapshot
 from fedfairx.service.pages.page_data import View, overview, privacy
 from fedfairx.service.pages.pagination import Keys, Listing, listed
 from fedfairx.service.pages.periods import Period, period_of, periods
+from fedfairx.service.roles import for_role, sees_all
 from fedfairx.storage.queries import length_and_head
 
 if TYPE_CHECKING:
@@ -54,26 +55,25 @@ def _or_least(value: float) -> float:
     return -math.inf if math.isnan(value) else value
 
 
-async def exposure(served: ServedAgent, query: QueryParams, exact: bool) -> View:
-    period, seen = period_of(query, free=exact), served.exposures
+async def exposure(served: ServedAgent, query: QueryParams, role: str) -> View:
+    period, seen = period_of(query), served.exposures
     read = seen.look if query.get("format") == "csv" else seen.glance
-    return view_of(await read(since=period.since, until=period.until, exact=exact), period, query, exact)
+    looked = await read(since=period.since, until=period.until)
+    return view_of(for_role(looked, role), period, query, "-verdict" if sees_all(role) else "-shown")
 
 
-def view_of(looked: ExposureSnapshot | None, period: Period, query: QueryParams, exact: bool) -> View:
+def view_of(looked: ExposureSnapshot | None, period: Period, query: QueryParams, order: str) -> View:
     """The values of the exposure page for a table, or without one while it is computed."""
     view = {
         "looked": looked,
         "periods": periods(period),
-        "free": exact,
         "chosen": {name: query.get(name, "") for name in ("period", "since", "until")},
     }
     if looked is None:
         return view
     table = looked.table
     actions, groups = (
-        listed(rows, query, EXPOSED, lambda row: row.name, "-verdict")
-        for rows in (table.actions, table.groups)
+        listed(rows, query, EXPOSED, lambda row: row.name, order) for rows in (table.actions, table.groups)
     )
     return view | {
         "actions": actions,
@@ -140,8 +140,8 @@ def _ends(share: Share | None) -> tuple[float | None, ...]:
     return tuple(None if math.isnan(end) else float(end) for end in (share.value, share.low, share.high))
 
 
-async def report(served: ServedAgent, query: QueryParams, exact: bool) -> View:
-    agent, shown = served.agent, await exposure(served, query, exact)
+async def report(served: ServedAgent, query: QueryParams, role: str) -> View:
+    agent, shown = served.agent, await exposure(served, query, role)
     looked = shown["looked"]
     if looked is None:
         return shown
@@ -152,8 +152,8 @@ async def report(served: ServedAgent, query: QueryParams, exact: bool) -> View:
             sorted(rows, key=severity, reverse=True) for rows in (looked.table.groups, looked.table.actions)
         ],
         "certain": Counter(row.verdict for row in (*looked.table.groups, *looked.table.actions)),
-        "overview": await overview(served, query, exact),
-        "privacy": await privacy(served, query, exact),
+        "overview": await overview(served, query, role),
+        "privacy": await privacy(served, query, role),
         "version": serializers.version(),
         "features": [] if served.featureless else serializers.columns(served),
         "minimum_share": agent.options.minimum_share,

@@ -35,9 +35,9 @@ MODEL: Keys = {
 }
 
 
-async def model(served: ServedAgent, query: QueryParams, exact: bool) -> View:
+async def model(served: ServedAgent, query: QueryParams, _role: str) -> View:
     def read() -> View:
-        values, *others = serializers.estimates(served, exact=exact)
+        values, *others = serializers.estimates(served)
         names, agent = serializers.columns(served), served.agent
         coordinates = [
             Coordinate(*each) for each in zip(range(len(values)), names, values, *others, strict=False)
@@ -52,7 +52,7 @@ async def model(served: ServedAgent, query: QueryParams, exact: bool) -> View:
             "observed": agent.observed,
             "rule": agent.rule,
             "merit": repr(agent.merit),
-            "noise_sd": agent.noise_sd if exact else None,
+            "noise_sd": agent.noise_sd,
             "alone": not agent.held,
             "csv": [
                 ["name", "estimate", "sd", "low", "high"],

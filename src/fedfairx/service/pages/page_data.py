@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.datastructures import QueryParams
 
 from fedfairx.core.slates import ONE, Weights
 from fedfairx.fairness import Row, likely
-from fedfairx.fairness.change_test import Change
 from fedfairx.fairness.missing_test import Missing
 from fedfairx.service import serializers
-from fedfairx.service.earnings import Earnings
 from fedfairx.service.exposure_cache import ExposureSnapshot
 from fedfairx.service.federation import PATIENCE, REFUSED, UNKNOWN, expiry_text
 from fedfairx.service.pages.formatting import count, percent, sentence
-from fedfairx.service.published import batch_of
+from fedfairx.service.roles import for_role, sees_all
 from fedfairx.service.stretches import stretches
 from fedfairx.storage.queries import first_time
 from fedfairx.util.formatting import counted, duration
@@ -52,37 +50,53 @@ class Attention(NamedTuple):
     link: str = ""
 
 
-def frame(served: ServedAgent, *, agents: Sequence[str], signed_in: bool, exact: bool) -> View:
-    """The values that all pages have; `batch` is the number of rewards after which pages are updated.
+def frame(
+    served: ServedAgent,
+    *,
+    agents: Sequence[str],
+    pages: Mapping[str, str],
+    signed_in: bool,
+    everything: bool,
+) -> View:
+    """The values that all pages have.
 
     agents: the names of those that can be chosen.
+    pages: the paths of those that can be chosen.
+    everything: whether nothing was taken out of the values.
     """
     return {
         "agent": served.agent.name,
         "agents": agents,
+        "pages": pages,
         "archived": served.archived,
         "mode": served.settings.mode,
         "now": time.time(),
         "signed_in": signed_in,
-        "batch": None if exact else batch_of(served.agent.dimension),  # admins see every reward at once
+        "everything": everything,
     }
 
 
-async def overview(served: ServedAgent, _query: QueryParams, exact: bool) -> View:
+async def overview(served: ServedAgent, _query: QueryParams, role: str) -> View:
+    ready, merit = await served.ready(), await _merit(served) if sees_all(role) else None
+    return await asyncio.to_thread(_overview, served, ready, merit)
+
+
+async def _merit(served: ServedAgent) -> View:
+    """What is computed from rewards."""
     seen = served.exposures
-    looked, _, arrived, ready, counted = await asyncio.gather(  # each may take a second
-        seen.glance(exact=exact),
-        seen.change(),
-        seen.arrivals(),
-        served.ready(),
-        asyncio.to_thread(_counted, served),
+    looked, change, earned, arrived = await asyncio.gather(  # each may take a second
+        seen.glance(), seen.change(), seen.earnings(), seen.arrivals()
     )
-    missing, (change, earned) = arrived.alarms(), seen.results or (Change(), Earnings())
-    if exact:
-        earned = seen.latest
-    view = counted | await asyncio.to_thread(_overview, served, looked, change, missing, ready, exact)
-    more = {"read": seen.results is not None, "counted": arrived.read}
-    return {**view, **more, "earned": earned}
+    return {
+        "looked": looked,
+        "below": [] if looked is None else _below(looked),
+        "change": str(change),
+        "changed": change.alarm,
+        "earned": earned,
+        "missing": arrived.alarms(),
+        "read": seen.results is not None,
+        "counted": arrived.read,
+    }
 
 
 def _counted(served: ServedAgent) -> View:
@@ -97,42 +111,34 @@ def _counted(served: ServedAgent) -> View:
     }
 
 
-def _overview(
-    served: ServedAgent,
-    looked: ExposureSnapshot | None,
-    change: Change,
-    missing: Sequence[Missing],
-    ready: bool,
-    exact: bool,
-) -> View:
+def _overview(served: ServedAgent, ready: bool, merit: View | None) -> View:
     agent = served.agent
     waiting = next(iter(served.journal.decisions(status="pending", limit=1)), None)
     oldest = None if waiting is None else waiting.time
-    active, warned = agent.actions, agent.warnings if exact else ()  # which tell of single rewards
-    return {
-        "looked": looked,
-        "below": [] if looked is None else _below(looked),
-        "attention": [
-            *_attention(served, looked, oldest, ready),
-            *_missing_attention(missing),
-            *([Attention("warn", "Merit may have changed", str(change))] if change.alarm else []),
-            *(Attention("warn", "Numbers of an unexpected size", sentence(text)) for text in warned),
-            *_feature_attention(served, exact),
-            *_privacy_attention(served, exact),
-            *_federation_attention(served, exact),
-        ],
-        "oldest_pending": oldest,
-        "observed": agent.observed,
-        "half_life": served.half_life,
-        "change": str(change),
-        "changed": change.alarm,
-        "rule": agent.rule,
-        "slots": _slots(served.slots),
-        "merit": repr(agent.merit),
-        "features": _features(agent.schema),
-        "actions": active,  # without features
-        "retired": [name for name in agent.all_actions if name not in active],
-    }
+    active = agent.actions
+    seen = {} if merit is None else merit
+    return (
+        seen
+        | _counted(served)
+        | {
+            "attention": [
+                *_attention(served, oldest, ready),
+                *(() if merit is None else _merit_attention(served, merit)),
+                *_feature_attention(served, named=merit is not None),
+                *_budget_attention(served),
+                *_federation_attention(served),
+            ],
+            "oldest_pending": oldest,
+            "observed": agent.observed,
+            "half_life": served.half_life,
+            "rule": agent.rule,
+            "slots": _slots(served.slots),
+            "merit": repr(agent.merit),
+            "features": _features(agent.schema),
+            "actions": active,  # without features
+            "retired": [name for name in agent.all_actions if name not in active],
+        }
+    )
 
 
 def _below(looked: ExposureSnapshot) -> list[tuple[str, Row]]:
@@ -180,19 +186,37 @@ def _series(served: ServedAgent) -> View | None:
     return {"times": times, "decisions": decisions, "rewards": rewards, "stretch": name}
 
 
-def _attention(
-    served: ServedAgent, looked: ExposureSnapshot | None, oldest: float | None, ready: bool
-) -> list[Attention]:
+def _attention(served: ServedAgent, oldest: float | None, ready: bool) -> list[Attention]:
     attention, settings = [], served.settings
     if not ready:
         attention.append(Attention("bad", "Nothing can be written", "The storage takes no write."))
-    draws = None if looked is None else looked.table.draws
-    if draws is not None and not draws.as_the_policy_said:
-        attention.append(Attention("bad", "Actions were not drawn from the policy", str(draws), "exposure"))
     if oldest is not None and settings.window is None and time.time() - oldest > 86_400:
         age = duration(time.time() - oldest)
         detail = f"The oldest decision has waited {age} for its reward, and no window ends it."
         attention.append(Attention("warn", "Rewards are missing", detail, "decisions"))
+    return attention
+
+
+def _merit_attention(served: ServedAgent, merit: View) -> list[Attention]:
+    """What is noticed by rewards, and by policies, which come from them."""
+    agent, looked, attention = served.agent, merit["looked"], []
+    if looked is not None and not looked.table.draws.as_the_policy_said:
+        title = "Actions were not drawn from the policy"
+        attention.append(Attention("bad", title, str(looked.table.draws), "exposure"))
+    attention += _missing_attention(merit["missing"])
+    if merit["changed"]:
+        attention.append(Attention("warn", "Merit may have changed", merit["change"]))
+    attention += [
+        Attention("warn", "Numbers of an unexpected size", sentence(text)) for text in agent.warnings
+    ]
+    records, clipped = agent.observed, agent.privatizer.clipped
+    if agent.private and clipped > MANY_CLIPPED * records:
+        detail = f"{count(clipped)} of {count(records)} records were clipped to the privacy bounds."
+        attention.append(Attention("warn", "Many records are clipped", detail, "privacy"))
+    for each in () if served.membership is None else served.membership.agent.partners.values():
+        if each.differs:
+            detail = f"It {each.reason}: {percent(each.weight)} of its records count here."
+            attention.append(Attention("warn", f"{each.name} differs from us", detail, "federation"))
     return attention
 
 
@@ -210,10 +234,10 @@ def _missing_attention(missing: Sequence[Missing]) -> list[Attention]:
     return attention
 
 
-def _feature_attention(served: ServedAgent, exact: bool) -> list[Attention]:
+def _feature_attention(served: ServedAgent, *, named: bool) -> list[Attention]:
     """Values outside of ranges and levels, where there is one in a hundred decisions of this start or more.
 
-    Which features these are of, only admins see.
+    named: whether it says which features these are of.
     """
     agent, attention = served.agent, []
     least = MANY_CLIPPED * sum(served.metrics.decisions.values())
@@ -223,30 +247,24 @@ def _feature_attention(served: ServedAgent, exact: bool) -> list[Attention]:
     ):
         many = sum(counts.values())
         if many and many >= least:
-            named = ", ".join(f"{name} {count(times)}" for name, times in counts.most_common(5))
-            detail = f"{count(many)} since this start were {rule}{f': {named}' if exact else ''}."
+            features = ", ".join(f"{name} {count(times)}" for name, times in counts.most_common(5))
+            detail = f"{count(many)} since this start were {rule}{f': {features}' if named else ''}."
             attention.append(Attention("warn", title, detail))
     return attention
 
 
-def _privacy_attention(served: ServedAgent, exact: bool) -> list[Attention]:
-    attention, now, records = [], serializers.privacy(served.agent, exact=exact), served.agent.observed
-    if now.private and now.releases:
-        left = now.releases - now.spent
-        if left <= LITTLE_LEFT * now.releases:
-            detail = f"{count(left)} of {count(now.releases)} releases are left."
-            attention.append(
-                Attention("bad" if left == 0 else "warn", "The privacy budget ends", detail, "privacy")
-            )
-    if now.private and records and now.clipped > MANY_CLIPPED * records:
-        detail = f"{count(now.clipped)} of {count(records)} records were clipped to the privacy bounds."
-        attention.append(Attention("warn", "Many records are clipped", detail, "privacy"))
-    return attention
+def _budget_attention(served: ServedAgent) -> list[Attention]:
+    now = serializers.privacy(served.agent)
+    if not now.private or not now.releases or now.releases - now.spent > LITTLE_LEFT * now.releases:
+        return []
+    left = now.releases - now.spent
+    detail = f"{count(left)} of {count(now.releases)} releases are left."
+    return [Attention("warn" if left else "bad", "The privacy budget ends", detail, "privacy")]
 
 
-async def privacy(served: ServedAgent, _query: QueryParams, exact: bool) -> View:
+async def privacy(served: ServedAgent, _query: QueryParams, role: str) -> View:
     def read(agent: Agent) -> View:
-        privacy, guarantee = serializers.privacy(agent, exact=exact), agent.privatizer.guarantee
+        privacy, guarantee = for_role(serializers.privacy(agent), role), agent.privatizer.guarantee
         silent = served.membership is None and privacy.spent == 0
         statement = SILENT if silent and not privacy.private else privacy.statement
         return {
@@ -260,9 +278,9 @@ async def privacy(served: ServedAgent, _query: QueryParams, exact: bool) -> View
     return await asyncio.to_thread(read, served.agent)
 
 
-async def federation(served: ServedAgent, _query: QueryParams, exact: bool) -> View:
+async def federation(served: ServedAgent, _query: QueryParams, role: str) -> View:
     def read() -> View:
-        sync, own = serializers.sync(served, exact=exact), served.agent.held.get(served.agent.name)
+        sync, own = for_role(serializers.sync(served), role), served.agent.held.get(served.agent.name)
         records = 0 if own is None else own.count  # in our latest release
         return {"sync": sync, "observed": served.agent.observed, "records": records, "refused": REFUSED}
 
@@ -285,7 +303,7 @@ def _rounds_attention(progress: Progress, membership: Membership) -> list[Attent
     return attention
 
 
-def _federation_attention(served: ServedAgent, exact: bool) -> list[Attention]:
+def _federation_attention(served: ServedAgent) -> list[Attention]:
     membership = served.membership
     if membership is None:
         return []
@@ -312,9 +330,4 @@ def _federation_attention(served: ServedAgent, exact: bool) -> list[Attention]:
             ("warn", "A certificate expires") if left > 0.0 else ("bad", "A certificate has expired")
         )
         attention.append(Attention(level, title, sentence(expiry_text(file, left)), "federation"))
-    differing = membership.agent.partners.values() if exact else ()  # it depends on our rewards
-    for each in differing:
-        if each.differs:
-            detail = f"It {each.reason}: {percent(each.weight)} of its records count here."
-            attention.append(Attention("warn", f"{each.name} differs from us", detail, "federation"))
     return attention

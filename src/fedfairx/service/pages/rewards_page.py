@@ -10,6 +10,7 @@ from starlette.datastructures import QueryParams
 
 from fedfairx.service.pages.page_data import View
 from fedfairx.service.pages.pagination import Keys, listed
+from fedfairx.service.roles import for_role
 
 if TYPE_CHECKING:
     from fedfairx.service.served_agent import ServedAgent
@@ -25,8 +26,8 @@ ARRIVED: Keys = {
 }
 
 
-async def rewards(served: ServedAgent, query: QueryParams, _exact: bool) -> View:
-    table = await served.exposures.arrivals()
+async def rewards(served: ServedAgent, query: QueryParams, role: str) -> View:
+    table = for_role(await served.exposures.arrivals(), role)
     actions, groups = (
         listed(rows, query, ARRIVED, lambda row: row.name, "-missing")
         for rows in (table.actions, table.groups)

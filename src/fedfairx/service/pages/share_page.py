@@ -20,7 +20,6 @@ from fedfairx.service.pages.charts import Scale
 from fedfairx.service.pages.page_data import View
 from fedfairx.service.pages.pagination import link
 from fedfairx.service.pages.periods import Period, period_of, periods
-from fedfairx.service.problems import ProblemError
 from fedfairx.service.schemas import FeatureExplained
 from fedfairx.service.share_sentence import EXPECTED, share_sentence
 from fedfairx.storage.queries import last_of, number_at
@@ -174,10 +173,8 @@ def _when(period: Period) -> str:
     return since.strftime(names.get(period.query, ""))
 
 
-async def share(served: ServedAgent, query: QueryParams, exact: bool) -> View:
-    if not exact:
-        raise ProblemError("forbidden", "This page needs the role admin: shares and features reveal rewards.")
-    action, period = query.get("action", "").strip(), period_of(query, free=True)
+async def share(served: ServedAgent, query: QueryParams, _role: str) -> View:
+    action, period = query.get("action", "").strip(), period_of(query)
     total, bounded = await asyncio.to_thread(_read, served, action, period)
     every = total.rows()
     largest = max((abs(length(row)) for row in every), default=0.0)

@@ -14,7 +14,6 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from fedfairx.service import schemas
-from fedfairx.service.auth import sees_exact
 from fedfairx.service.endpoint import Parameter, Window, body_as, endpoint, query_of
 from fedfairx.service.explanation import explain
 from fedfairx.service.export import FORMATS, LINES, read_whole, write_parquet
@@ -145,25 +144,22 @@ async def decisions(served: ServedAgent, request: Request) -> schemas.DecisionPa
             limit=query.limit,
         )
     )
-    exact = sees_exact(request)
-    return schemas.DecisionPage([seen(stored, exact=exact) for stored in rows], following)
+    return schemas.DecisionPage([seen(stored) for stored in rows], following)
 
 
 @endpoint("GET", "/v1/decisions/{decision_id}", role="reader", problems=("unknown-decision", "gone"))
 async def decision(served: ServedAgent, request: Request) -> schemas.DecisionSeen:
-    """Show a decision and its status; to admins, with its reward."""
+    """Show a decision and its status; to auditors and admins, with its reward."""
     (stored,) = await served.stored([request.path_params["decision_id"]])
-    exact = sees_exact(request)
-    shown = seen(stored, exact=exact)
-    if exact:
-        shown.reward = stored.reward
-        for slot, outcome in zip(shown.shown or (), stored.slots, strict=True):
-            slot.reward = outcome.reward
+    shown = seen(stored)
+    shown.reward = stored.reward
+    for slot, outcome in zip(shown.shown or (), stored.slots, strict=True):
+        slot.reward = outcome.reward
     return shown
 
 
 @endpoint(
-    "GET", "/v1/decisions/{decision_id}/explanation", role="admin", problems=("unknown-decision", "gone")
+    "GET", "/v1/decisions/{decision_id}/explanation", role="auditor", problems=("unknown-decision", "gone")
 )
 async def explanation(served: ServedAgent, request: Request) -> schemas.Explanation:
     """Explain why each action of a decision has its share."""
@@ -171,7 +167,7 @@ async def explanation(served: ServedAgent, request: Request) -> schemas.Explanat
     return await asyncio.to_thread(explain, served, stored)
 
 
-@endpoint("GET", "/v1/export", role="admin", media_types=tuple(FORMATS.values()), query=ExportQuery)
+@endpoint("GET", "/v1/export", role="auditor", media_types=tuple(FORMATS.values()), query=ExportQuery)
 async def export(served: ServedAgent, request: Request) -> Response:
     """Export decisions with contexts, propensities and rewards; a header says what is gone."""
     query = query_of(request, ExportQuery)

@@ -8,7 +8,6 @@ from starlette.requests import Request
 
 from fedfairx.federation.exchange.envelope import Envelope
 from fedfairx.service import schemas, serializers
-from fedfairx.service.auth import sees_exact
 from fedfairx.service.endpoint import body_as, endpoint
 from fedfairx.service.federation import Membership
 from fedfairx.service.problems import ProblemError
@@ -16,9 +15,9 @@ from fedfairx.service.served_agent import ServedAgent
 
 
 @endpoint("GET", "/v1/sync", role="reader")
-async def sync(served: ServedAgent, request: Request) -> schemas.Sync:
+async def sync(served: ServedAgent, _request: Request) -> schemas.Sync:
     """Show the exchange with peers."""
-    return await asyncio.to_thread(serializers.sync, served, exact=sees_exact(request))
+    return await asyncio.to_thread(serializers.sync, served)
 
 
 @endpoint("GET", "/v1/release/latest", role="federation", problems=("alone", "no-release", "halted"))

@@ -10,10 +10,11 @@ from starlette.responses import Response
 from fedfairx.errors import StorageError
 from fedfairx.fairness.change_test import Change
 from fedfairx.service import schemas, serializers
-from fedfairx.service.auth import may_use, refuse_other_agents, sees_exact
+from fedfairx.service.auth import may_use, refuse_other_agents
 from fedfairx.service.earnings import Earnings
 from fedfairx.service.endpoint import endpoint
 from fedfairx.service.metrics import (
+    METRICS,
     Metric,
     agent_metrics,
     federation_metrics,
@@ -22,6 +23,7 @@ from fedfairx.service.metrics import (
     metric,
     storage_metrics,
 )
+from fedfairx.service.roles import sees_all
 from fedfairx.service.schemas import ArrivalTable
 from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.service import Service
@@ -43,18 +45,18 @@ async def readyz(service: Service, _request: Request) -> schemas.Health:
 @endpoint("GET", "/metrics", role="reader", media_types=("text/plain; version=0.0.4",))
 async def metrics(service: Service, request: Request) -> Response:
     """Get counts and latencies for Prometheus."""
-    agents, exact = service.agents, sees_exact(request)
+    agents, everything = service.agents, sees_all(request.scope["role"])
     shown = [served for name, served in list(agents.open.items()) if may_use(request, name)]
     changes = await asyncio.gather(*(served.exposures.change() for served in shown))
     earnings = await asyncio.gather(*(served.exposures.earnings() for served in shown))
     arrivals = await asyncio.gather(*(served.exposures.arrivals() for served in shown))
 
     def state(served: ServedAgent, change: Change, earned: Earnings, arrived: ArrivalTable) -> list[Metric]:
-        privacy = serializers.privacy(served.agent, exact=exact)
+        privacy = serializers.privacy(served.agent)
         metrics = [*agent_metrics(served.agent, privacy, change, earned, arrived.alarms())]
         if served.membership is not None:
-            metrics += federation_metrics(served.membership, exact=exact)
-        return metrics
+            metrics += federation_metrics(served.membership)
+        return [each for each in metrics if everything or not METRICS[each.name].restricted]
 
     def read() -> list[str]:
         counts = [(name, each.all()) for name, each in list(agents.metrics.items()) if may_use(request, name)]

@@ -11,7 +11,6 @@ from starlette.requests import Request
 
 from fedfairx.errors import require
 from fedfairx.service import schemas, serializers
-from fedfairx.service.auth import sees_exact
 from fedfairx.service.endpoint import endpoint
 from fedfairx.service.served_agent import ServedAgent
 from fedfairx.util.config import LONGEST
@@ -21,17 +20,17 @@ CHANGE = ("invalid", "features", "conflict", "archived")  # why an action may no
 
 
 @endpoint("GET", "/v1/model", role="reader")
-async def model(served: ServedAgent, request: Request) -> schemas.Model:
+async def model(served: ServedAgent, _request: Request) -> schemas.Model:
     """Show what was learnt, and the settings."""
     change = await served.exposures.change()
     earned = await served.exposures.earnings()
-    return await asyncio.to_thread(serializers.model, served, change, earned, exact=sees_exact(request))
+    return await asyncio.to_thread(serializers.model, served, change, earned)
 
 
 @endpoint("GET", "/v1/privacy", role="reader")
-async def privacy(served: ServedAgent, request: Request) -> schemas.Privacy:
+async def privacy(served: ServedAgent, _request: Request) -> schemas.Privacy:
     """Show the privacy guarantee of releases, and how much of the budget is spent."""
-    return await asyncio.to_thread(serializers.privacy, served.agent, exact=sees_exact(request))
+    return await asyncio.to_thread(serializers.privacy, served.agent)
 
 
 @endpoint("GET", "/v1/actions", role="reader")
