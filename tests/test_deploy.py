@@ -102,7 +102,7 @@ def test_probes_exist_and_need_no_key(pod: Any) -> None:
     """And the process has more time to end than its requests have."""
     service = pod["containers"][0]
     probes = [service[f"{kind}Probe"]["httpGet"]["path"] for kind in ("startup", "readiness", "liveness")]
-    assert probes == ["/readyz", "/readyz", "/healthz"]
+    assert probes == ["/healthz", "/readyz", "/healthz"]  # one that waits must not be killed
     free = {operation.path for operation in OPERATIONS if operation.role is None}
     assert {*probes, *re.findall(r"8000(/\w+)", (DEPLOY / "Dockerfile").read_text())} <= free
     _, before = service.get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command", ("sleep", "0"))

@@ -25,13 +25,14 @@ from typing import Any
 from fedfairx.cli.main import main, parser
 from fedfairx.federation.aggregation import machine
 from fedfairx.federation.setup.member_folder import MemberFolder
-from fedfairx.service import federation
+from fedfairx.service import federation, service, standby
 from fedfairx.service.app import make_app
 from fedfairx.service.server import config
 from service_helpers import asking, decide, settings_for
 
 LONGEST = 2**17  # bytes of a message
 EVERY = 0.1  # seconds between two exchanges of a member: tests wait for them
+PAUSED = GIVE_UP = 1.5  # seconds until a standby may take over, for the same reason
 PATIENCE = 5.0  # seconds that a member waits for the last total of its epoch, for the same reason
 
 
@@ -90,6 +91,7 @@ def serve(arguments: list[str], environment: dict[str, str], folder: str, said: 
 if __name__ == "__main__":
     prepare()
     federation.EVERY, machine.PATIENCE = EVERY, PATIENCE
+    standby.PAUSED, service.GIVE_UP = PAUSED, GIVE_UP
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # processes that end need no wait()
     asked = socket.socket(fileno=0)
     while True:

@@ -53,11 +53,10 @@ class Serve(Verb):
 
         settings = load(self.settings, config=self.config)
         with needs("service"):
-            from fedfairx.service.factory import open_service
             from fedfairx.service.logs import start_logging
             from fedfairx.service.server import serve
             from fedfairx.service.standby import open_when_free
         start_logging(settings)  # before anything is compiled, which is logged
         with suppress(KeyboardInterrupt):  # the usual way to stop it
-            serve(open_when_free(settings) if settings.wait else open_service(settings))
+            serve(open_when_free(settings))
         return 0

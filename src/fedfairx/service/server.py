@@ -13,7 +13,6 @@ from functools import partial
 import uvicorn
 from starlette.types import ASGIApp
 
-from fedfairx.errors import OlderCopy
 from fedfairx.service.app import make_app
 from fedfairx.service.connections import ClientConnection
 from fedfairx.service.logs import start_logging
@@ -88,19 +87,18 @@ class Server(uvicorn.Server):
 def serve(service: Service, *, begun: Callable[[Server], None] | None = None) -> None:
     """Serve until stopped, then finish requests in flight, and close the service.
 
-    `begun` is called once it listens. Raise `OlderCopy` if it ended because its database is not what it was.
+    `begun` is called once it listens. Raise why it ended, if that is because of its database.
     """
     start_logging(service.settings)
     if not service.auth.any_key:
         text = "there is no key, so everybody on this machine is an admin; `%s` makes one"
         LOG.warning(text, key_command(service.settings))
-    database = service.log.database
-    server = Server(make_app(service), service.settings, begun, must_end=lambda: bool(database.ended))
+    server = Server(make_app(service), service.settings, begun, must_end=lambda: service.ended is not None)
     service.write_queue.requests = server.server_state.tasks
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
         runner.run(server.serve())
-    if database.ended:
-        raise OlderCopy(database.ended)
+    if service.ended is not None:
+        raise service.ended
 
 
 def config(app: ASGIApp, settings: Settings) -> uvicorn.Config:

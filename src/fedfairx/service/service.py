@@ -6,7 +6,7 @@ import asyncio
 import time
 from contextlib import suppress
 
-from fedfairx.errors import OlderCopy
+from fedfairx.errors import StorageError, StorageUnavailable
 from fedfairx.service.agents import Agents
 from fedfairx.service.auth import Authenticator
 from fedfairx.service.metrics import Metrics
@@ -16,6 +16,7 @@ from fedfairx.service.write_queue import WriteQueue
 from fedfairx.storage.transaction_log import Log
 
 TICK = 0.5  # seconds between two checks for expired decisions and idle agents
+GIVE_UP = 10.0  # seconds for which nothing could be written, after which a process lets its database go
 DROP_EVERY = 3_600.0  # seconds, at most, between two checks for contexts that are too old
 
 
@@ -31,6 +32,12 @@ class Service:
         self.metrics = Metrics()
         self.write_queue = WriteQueue(log, self.metrics, limit=settings.max_waiting)
         self.agents = Agents(settings, log, self.write_queue)
+        self._gave_up: StorageError | None = None
+
+    @property
+    def ended(self) -> StorageError | None:
+        """Why this process must not go on; None as long as it may."""
+        return self.log.database.ended or self._gave_up
 
     @property
     def default(self) -> ServedAgent:
@@ -38,21 +45,38 @@ class Service:
         return self.agents.default
 
     def begin(self) -> None:
-        """Start the exchange of members of federations."""
+        """Show life, and start the exchange of members of federations."""
+        self.log.show_life()
         for served in self.agents.open.values():
             if served.membership is not None:
                 served.membership.begin()
 
     async def watch(self) -> None:
-        """Every `TICK` seconds: log warnings, expire decisions, close idle agents."""
+        """Every `TICK` seconds: show life, check the storage, expire decisions, close idle agents."""
         while True:
             await asyncio.sleep(TICK)
             with suppress(Exception):  # the storage is unavailable: requests will say so
+                await asyncio.to_thread(self.log.show_life)
+                await self._look_at_storage()
                 opened = list(self.agents.open.values())
                 for served in opened:
                     served.log_warnings()
                 await asyncio.gather(*(served.expire() for served in opened), return_exceptions=True)
                 await self.agents.close_idle()
+
+    async def _look_at_storage(self) -> None:
+        """Give up a database that this process has locked, if it could write nothing for `GIVE_UP` seconds.
+
+        A lost connection to a server has freed the lock, and is made again.
+        """
+        queue = self.write_queue
+        if queue.failing is not None and self.log.database.local and not await queue.ready():
+            began, error = queue.failing
+            if time.monotonic() > began + GIVE_UP:
+                self._gave_up = StorageUnavailable(
+                    f"{error}. This process could write nothing for {GIVE_UP:g} seconds, and ends, so that "
+                    "another can have the database; all that was acknowledged is there"
+                )
 
     async def drop_contexts(self) -> None:
         """Drop contexts that are older than `keep`, every hour or more often, until cancelled."""
@@ -73,5 +97,5 @@ class Service:
         """Finish waiting tasks, and close the agents and the log."""
         await self.write_queue.close()
         for close in (self.agents.close, self.log.close):
-            with suppress(OlderCopy):  # why the service ends: `serve` raises it
+            with suppress(StorageError):  # what was acknowledged is on disk
                 await asyncio.to_thread(close)

@@ -66,8 +66,7 @@ class Settings(SharedOptions, Expiry):
 
     data: folder of the SQLite database; made if it does not exist.
     database: a PostgreSQL URL, instead of SQLite in the data folder.
-    wait: wait while another process has the database or it can't be reached, instead of ending;
-        docs/howto/run-a-standby.md.
+    wait: wait while another process has the database, instead of ending; docs/howto/run-a-standby.md.
     dimension: numbers that describe an action, where features have no names.
     actions: names of actions that have no features, instead of dimension.
     features: what describes an action: numbers with ranges, categories and booleans.

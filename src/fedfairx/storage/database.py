@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
-from fedfairx.errors import StateError, StorageUnavailable
+from fedfairx.errors import StateError, StorageError, StorageUnavailable
 
 Row = tuple[Any, ...]
 #: "own": exclusive for this process, by a lock. "beside": single statements while another process has it.
@@ -23,6 +23,10 @@ PAGE = 2000  # rows at a time
 
 class Busy(StorageUnavailable):
     """Another process is writing."""
+
+
+class InUse(StorageUnavailable):
+    """Another process has the database."""
 
 
 class LastRow(NamedTuple):
@@ -54,8 +58,8 @@ class Database(Protocol):
 
     #: What must be there still whenever something is written; set by the log.
     last_row: LastRow | None
-    #: Why this process must not use the database any more; empty as long as it may.
-    ended: str
+    #: Why this process must not use the database any more; None as long as it may.
+    ended: StorageError | None
 
     @property
     def place(self) -> str:
@@ -107,6 +111,10 @@ class Database(Protocol):
 
     def read(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         """Query what is committed."""
+        ...
+
+    def show_life(self) -> bool:
+        """Show that the process is not paused; whether it still has the lock."""
         ...
 
     def tables(self) -> set[str]:

@@ -20,8 +20,16 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from fedfairx.errors import OlderCopy, OutcomeUnknown, StateError, StorageError, StorageUnavailable, needs
-from fedfairx.storage.database import Access, LastRow, Row, damaged, is_there
+from fedfairx.errors import (
+    InvalidInput,
+    OlderCopy,
+    OutcomeUnknown,
+    StateError,
+    StorageError,
+    StorageUnavailable,
+    needs,
+)
+from fedfairx.storage.database import Access, InUse, LastRow, Row, damaged, is_there
 from fedfairx.util.fork_safety import watch
 
 if TYPE_CHECKING:
@@ -31,7 +39,30 @@ _TYPES = {" BLOB": " BYTEA", " INTEGER": " BIGINT", " REAL": " DOUBLE PRECISION"
 _WAITS = (0.01, 0.04, 0.1, 0.2, 0.4)  # seconds
 #: The server ends the session of a machine that is gone, and with it the lock, after some 25 seconds.
 _KEEPALIVE = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3"
+#: So does this process, where the address says nothing else; it waits for no longer than that to connect.
+_PATIENCE = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
 _LOCK = "('fedfairx ' || current_schema())"
+#: What shows the life of a service in `pg_stat_activity`, and ends one that has shown none for some seconds.
+_SHOW_LIFE = "SET application_name = 'fedfairx serve'"
+_END_PAUSED = f"""
+    SELECT pg_terminate_backend(a.pid) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+    WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND (l.classid::BIGINT << 32 | l.objid::BIGINT) = hashtextextended({_LOCK}, 0)
+    AND a.application_name = 'fedfairx serve'
+    AND a.wait_event_type = 'Client' AND a.state_change < clock_timestamp() - make_interval(secs => %s)
+"""
+#: What a server says to a connection that it will refuse later, too. Its code is not known then.
+_REFUSED = re.compile(
+    r"authentication failed|no password supplied|no pg_hba\.conf entry|is not permitted to log in"
+    r'|(database|role|user) ".*" does not exist|certificate|invalid '
+).search
 _INSERT = re.compile(r"INSERT INTO (\w+) \(([\w, ]+)\) VALUES \([?, ]+\)").fullmatch
 _HOLDER = "CREATE TABLE IF NOT EXISTS holder (id BIGINT PRIMARY KEY, process BIGINT, host TEXT, since TEXT)"
 _HOLD = (
@@ -49,7 +80,7 @@ class PostgresDatabase:
 
     local = False
     last_row: LastRow | None = None
-    ended = ""
+    ended: StorageError | None = None
     unmark = "DROP TABLE older_copy"
 
     def __init__(self, address: str, *, access: Access = "own") -> None:
@@ -59,13 +90,18 @@ class PostgresDatabase:
         self._address = address
         self._access = access
         self._inside = False  # a transaction
+        self._shows_life = False  # see `show_life`
         self._holder = os.getpid(), socket.gethostname(), datetime.now(UTC).isoformat()
         self._locked = False  # whether this process had the lock before
         self._types: dict[str, list[int]] = {}  # of the columns that a statement inserts
         self._guard = threading.RLock()
         self._writer: psycopg.Connection[Row] | None = None
         self._reader: psycopg.Connection[Row] | None = None
-        info = psycopg.conninfo.conninfo_to_dict(address)
+        try:
+            info = psycopg.conninfo.conninfo_to_dict(address)
+        except psycopg.Error:  # its text may have the password
+            raise InvalidInput("database must be a URL that PostgreSQL understands") from None
+        self._patience = {name: value for name, value in _PATIENCE.items() if name not in info}
         self.place = f"postgresql://{info.get('host', '')}/{info.get('dbname', '')}"
         self._forked = False
         with self._translated():
@@ -79,7 +115,7 @@ class PostgresDatabase:
             return self._writer
         if self._inside:
             raise StorageUnavailable(f"the connection to {self.place} was lost; nothing has changed")
-        connection = self._psycopg.connect(self._address, autocommit=True)
+        connection = self._connect()
         try:
             if self._access == "read":
                 connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -87,6 +123,8 @@ class PostgresDatabase:
                 connection.execute("SET synchronous_commit = on")
             if self._access == "own":
                 connection.execute(_KEEPALIVE)
+                if self._shows_life:
+                    connection.execute(_SHOW_LIFE)
                 self._lock(connection)
         except BaseException:
             connection.close()
@@ -94,11 +132,24 @@ class PostgresDatabase:
         self._writer = connection
         return connection
 
+    def _connect(self) -> psycopg.Connection[Row]:
+        return self._psycopg.connect(self._address, autocommit=True, **self._patience)  # type: ignore[arg-type]
+
+    def show_life(self) -> bool:
+        self._shows_life = True
+        connection, active = self._writer, self._psycopg.pq.TransactionStatus.ACTIVE
+        if connection is None or connection.closed:
+            return False
+        with suppress(self._psycopg.Error):
+            if connection.info.transaction_status != active:
+                connection.execute(_SHOW_LIFE)
+        return not connection.closed
+
     def _check(self) -> None:
         if self._forked:
             raise StorageUnavailable(f"{self.place} is open in the process that this one was forked from")
-        if self.ended:
-            raise OlderCopy(self.ended)
+        if self.ended is not None:
+            raise self.ended
 
     def _lock(self, connection: psycopg.Connection[Row]) -> None:
         """Take the lock; if this process had it before, nobody else may have had it since."""
@@ -121,7 +172,7 @@ class PostgresDatabase:
                 "memory may be out of date; nothing was written. Start it again: it reads what is there"
             )
         if not free:
-            raise StorageUnavailable(f"{self.place} is locked{who}: is it in use?")
+            raise InUse(f"{self.place} is locked{who}: is it in use?")
         # Not before the lock: PostgreSQL refuses one of two processes that create a table at the same time.
         connection.execute(_HOLDER)
         connection.execute(_HOLD, self._holder)
@@ -156,8 +207,8 @@ class PostgresDatabase:
 
     def _end(self, why: str) -> OlderCopy:
         """The error of this and each later use."""
-        self.ended = why
-        return OlderCopy(why)
+        self.ended = error = OlderCopy(why)
+        return error
 
     @property
     def mark(self) -> dict[str, Any]:
@@ -260,7 +311,7 @@ class PostgresDatabase:
             if self._reader is not None and not self._reader.closed:
                 with suppress(self._psycopg.OperationalError):  # connection lost: a query can be repeated
                     return self._reader.execute(_marks(statement), values).fetchall()
-            self._reader = self._psycopg.connect(self._address, autocommit=True)
+            self._reader = self._connect()
             return self._reader.execute(_marks(statement), values).fetchall()
 
     def space(self) -> tuple[int, int | None]:
@@ -315,13 +366,25 @@ class PostgresDatabase:
         lost = code is None and isinstance(
             error, self._psycopg.OperationalError | self._psycopg.InterfaceError
         )
+        if lost and not self._locked and _REFUSED(str(error)):
+            return StateError(f"{self.place} can't be used: {text}")
         if lost or (code is not None and code.startswith(_TRY_AGAIN)):
-            if self._writer is not None and (self._writer.broken or self._writer.closed):
+            # Of a server that may only be read now, another one may be written.
+            if self._writer is not None and (self._writer.broken or code == "25006"):
                 self._writer.close()
             return StorageUnavailable(f"{self.place} can't be used for now: {text}; nothing has changed")
         if code is not None and code.startswith(_DAMAGED):
             return damaged(self.place, text)
         return StateError(f"{self.place} can't be used: {text}")
+
+
+def end_paused(address: str, seconds: float) -> bool:
+    """End the session of a service that has a database and was paused for so long; whether there was one."""
+    import psycopg
+
+    with suppress(psycopg.Error), psycopg.connect(address, autocommit=True, **_PATIENCE) as connection:  # type: ignore[arg-type]
+        return connection.execute(_END_PAUSED, (seconds,)).fetchone() is not None
+    return False
 
 
 def _marks(statement: str) -> Any:

@@ -28,7 +28,7 @@ from fedfairx.errors import (
     StorageUnavailable,
     require,
 )
-from fedfairx.storage.database import Access, Busy, LastRow, Row, damaged
+from fedfairx.storage.database import Access, Busy, InUse, LastRow, Row, damaged
 from fedfairx.util.file_lock import FileLock
 from fedfairx.util.fork_safety import watch
 from fedfairx.util.sqlite_wal import SAVED, end, header_of, lacks_wal, say_open, use_wal, without_wal
@@ -54,7 +54,7 @@ class SqliteDatabase:
     _checked = -math.inf
     local = True
     last_row: LastRow | None = None
-    ended = ""  # a file lock is not lost as a connection is
+    ended: StorageError | None = None
 
     def __init__(self, path: str, *, access: Access = "own", content: bytes = b"") -> None:
         self.place = path
@@ -71,7 +71,7 @@ class SqliteDatabase:
             if access == "own":
                 self._lock = FileLock(file.with_name(file.name + ".lock"))
         except LedgerMismatch as error:
-            raise StorageUnavailable(str(error)) from None
+            raise InUse(str(error)) from None
         except PrivacyError as error:  # the lock file is a link
             raise StateError(str(error)) from None
         except OSError as error:
@@ -151,7 +151,15 @@ class SqliteDatabase:
     def _check(self) -> None:
         """Raise in a forked child, or if the lock was lost."""
         if self._lock is not None:
-            self._lock.check()
+            try:
+                self._lock.check()
+            except PrivacyError:
+                if self._open:
+                    self.ended = StorageUnavailable(
+                        f"the lock of {self.place} was removed, so another process may have it: nothing more "
+                        "was written. Start this process again"
+                    )
+                raise
 
     def begin(self, *, briefly: bool = False) -> None:
         with self._translated:
@@ -229,6 +237,10 @@ class SqliteDatabase:
         with self._translated:
             size = sum(file.stat().st_size for file in files if file.exists())
             return size, shutil.disk_usage(self._file.parent).free
+
+    def show_life(self) -> bool:
+        """Return that it has: of a process on the same machine the system knows whether it is paused."""
+        return True
 
     def tables(self) -> set[str]:
         return {name for (name,) in self.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}

@@ -173,6 +173,18 @@ class Log:
         self._briefly = False
         self.lock.release()
 
+    def show_life(self) -> None:
+        """Of a service, at intervals: show that it is not paused, else a standby takes the database from it.
+
+        One that has lost the lock meanwhile takes it again, or learns that another process has had it.
+        """
+        if not self.database.show_life() and self.lock.acquire(blocking=False):
+            try:
+                with suppress(StorageError):  # the next step says so
+                    self.database.check_last_row()
+            finally:
+                self.lock.release()
+
     @property
     def in_transaction(self) -> bool:
         """Whether this thread is inside a transaction."""

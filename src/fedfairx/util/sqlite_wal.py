@@ -10,8 +10,8 @@ an older database that looks sound. So the first transaction says "open" in the 
 
 from __future__ import annotations
 
+import ctypes
 import sqlite3
-from contextlib import suppress
 from pathlib import Path
 
 from fedfairx.errors import PrivacyError
@@ -69,8 +69,8 @@ def say_open(connection: sqlite3.Connection) -> None:
 
 
 def end(connection: sqlite3.Connection, lock: FileLock | None) -> None:
-    """Say that the file is closed, if `lock` is held, and close it."""
-    with suppress(sqlite3.Error, PrivacyError, OSError):
+    """Say that the file is closed, if `lock` is held, and close it; leave it if the lock was lost."""
+    try:
         if lock is not None:
             lock.check()
             if connection.in_transaction:  # left open by Ctrl-C
@@ -78,6 +78,13 @@ def end(connection: sqlite3.Connection, lock: FileLock | None) -> None:
             if connection.execute("PRAGMA user_version").fetchone() == (_OPEN,):
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)")  # then a full disk has room for a page
                 connection.execute("PRAGMA user_version = 0")
-    connection.close()
+    except PrivacyError:
+        # The lock is lost. Closing would remove the `-wal`, of a file that may be another's by now and says
+        # that it is open. So it is left as a crash leaves it: one reference too many lasts to the end.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+    except (sqlite3.Error, OSError):
+        connection.close()
+    else:
+        connection.close()
     if lock is not None:
         lock.free()
