@@ -20,9 +20,9 @@ from fedfairx.cli.main import parser
 from fedfairx.experiments.registry import experiments
 from fedfairx.privacy import Bounds, Centring, calibrate, epsilon_for, mechanisms, mu_for
 from fedfairx.privacy.statement import found_at_most
-from fedfairx.service.auth import ROLES
 from fedfairx.service.federation import REFUSED
 from fedfairx.service.metrics import METRICS
+from fedfairx.service.roles import ROLES
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.service.settings import table as table_of_settings
 from fedfairx.storage.schema import SQL

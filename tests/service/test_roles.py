@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
+from fedfairx.fairness.missing_test import Missing
 from fedfairx.service import app
 from fedfairx.service import exposure_cache as exposing
 from fedfairx.service.app import make_app
@@ -23,6 +24,7 @@ from fedfairx.service.metrics import METRICS
 from fedfairx.service.pages import LINKED, PAGES, page_data
 from fedfairx.service.roles import RESTRICTED, ROLES, for_role
 from fedfairx.service.routes import OPERATIONS
+from fedfairx.service.schemas import ArrivalRow, ArrivalTable
 from fedfairx.service.settings import place_of
 from fedfairx.storage import sqlite
 from fedfairx.storage.api_keys import open_keys
@@ -281,6 +283,12 @@ def test_restricted_fields_are_taken_out_wherever_they_are() -> None:
     assert [row.shown for row in seen.actions] == [row.shown for row in table.actions]
     assert (seen.over_time, seen.draws.decisions, seen.actions[0].likely) == (None, 0, None)
     assert np.isnan(seen.actions[0].estimated)
+    assert np.isnan(seen.actions[0].policy)
+    missing = Missing("action", "ann", 40, 0, 1.0)
+    row = ArrivalRow("ann", 40, 0, 40, 0, 1.0, missing)
+    arrived = ArrivalTable((row,), (), (str(missing),), 40, 60.0, 0.01, "", read=True)
+    told = for_role(arrived, "writer")
+    assert (told.missing, told.alarms(), told.actions[0].waiting) == (None, [], 40)
     assert table.actions[0].likely is not None  # that of others is as it was
     assert for_role(table, "auditor") is table
 
