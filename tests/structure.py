@@ -5,8 +5,7 @@ limit is an edit of the file, with its reason in the commit.
 
 - Tests of an axis: conditions that mention it. A condition is that of an `if`, `while`, `assert`, conditional
   expression, comprehension or case, or the first argument of `require`. It mentions an axis if one of the
-  names in `AXES` is an operand of it, or is compared by `is`, `==` or `!=`. `a and b` is one condition. Of
-  `exact`, functions with this parameter count as well.
+  names in `AXES` is an operand of it, or is compared by `is`, `==` or `!=`. `a and b` is one condition.
 - Methods of `Agent`, with properties.
 - Functions of a call: those of the package that each of some traced calls enters, in any thread, after
   others of the same kind. Comprehensions, and what Numba compiled, are not seen.
@@ -66,12 +65,11 @@ WARM_UP, TIMES = 10, 5  # calls before those that are traced, and those
 PAUSE = 0.02  # seconds; a call sooner after another would not check the database's lock again
 
 AXES = {
-    "several processes": {"shared", "replica", "leases", "_stale"},
+    "several processes": {"replica", "leases"},
     "names or features": {"actions", "all_actions", "schema", "features", "names", "shown_names", "by_name"},
     "one slot or several": {"ONE", "slots", "several"},
     "private or exact": {"private", "is_private", "privatizer", "stream"},
     "plain or secure": {"secure", "SECURE", "PLAIN", "share"},
-    "exact": {"exact"},
 }
 
 
@@ -110,10 +108,7 @@ def tested(condition: ast.expr) -> Iterator[str]:
 def axes(trees: list[ast.Module]) -> dict[str, int]:
     """How many tests of each axis there are."""
     names = [{*tested(each)} for tree in trees for each in conditions(tree)]
-    found = {f"tests: {axis}": sum(bool(words & each) for each in names) for axis, words in AXES.items()}
-    parameters = [node.arg for tree in trees for node in ast.walk(tree) if isinstance(node, ast.arg)]
-    found["tests: exact"] += parameters.count("exact")
-    return found
+    return {f"tests: {axis}": sum(bool(words & each) for each in names) for axis, words in AXES.items()}
 
 
 def methods_of_agent(trees: list[ast.Module]) -> int:

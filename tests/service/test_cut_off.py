@@ -17,7 +17,8 @@ import psycopg
 import pytest
 
 import fedfairx as ffx
-from fedfairx.storage.verification import check_logs, open_for_reading
+from fedfairx.storage.open_log import open_for_reading
+from fedfairx.storage.verification import check_logs
 from servers import Postgres
 from service_helpers import CONTEXTS, Running, until
 

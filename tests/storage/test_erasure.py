@@ -20,9 +20,10 @@ from fedfairx.privacy import Centring
 from fedfairx.steps import Dropped
 from fedfairx.storage import DecisionNote, Deletion
 from fedfairx.storage.amendments import Amendments
+from fedfairx.storage.open_log import open_for_reading
 from fedfairx.storage.queries import latest, learnt, records
 from fedfairx.storage.seals import DIGEST, PREVIOUS, SALT, seal_outcome
-from fedfairx.storage.verification import LogCheck, check_logs, open_for_reading
+from fedfairx.storage.verification import LogCheck, check_logs
 from states import told
 
 D = 2

@@ -20,7 +20,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import fedfairx as ffx
 from fedfairx.agent import persistence
 from fedfairx.errors import InvalidInput, ReplacementRefused
-from fedfairx.storage.verification import check_logs, open_for_reading
+from fedfairx.storage.open_log import open_for_reading
+from fedfairx.storage.verification import check_logs
 
 D = 2
 START = 4_000_000_000

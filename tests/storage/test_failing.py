@@ -22,8 +22,9 @@ from fedfairx.decision import DecisionNote
 from fedfairx.errors import KeyTaken, OlderCopy, OutcomeUnknown, StateError, StorageError, StorageUnavailable
 from fedfairx.storage import postgres as storage_on_server
 from fedfairx.storage.api_keys import open_keys
+from fedfairx.storage.open_log import open_for_reading
 from fedfairx.storage.sqlite import RECENTLY
-from fedfairx.storage.verification import check_logs, open_for_reading
+from fedfairx.storage.verification import check_logs
 from servers import Postgres
 from states import told
 

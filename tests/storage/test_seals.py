@@ -15,10 +15,11 @@ import fedfairx as ffx
 from fedfairx.agent.agent import Agent
 from fedfairx.errors import StateError
 from fedfairx.storage import DecisionNote, open_database
+from fedfairx.storage.open_log import open_for_reading
 from fedfairx.storage.queries import first_time, latest, learnt, records
 from fedfairx.storage.records import StoredDecision
 from fedfairx.storage.seals import DECISION, EVENT, OUTCOME
-from fedfairx.storage.verification import check_logs, open_for_reading
+from fedfairx.storage.verification import check_logs
 
 D = 2
 X = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])

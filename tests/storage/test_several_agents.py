@@ -21,11 +21,12 @@ from fedfairx.storage.agents import (
     update_settings,
 )
 from fedfairx.storage.journal import NOW
+from fedfairx.storage.open_log import open_for_reading
 from fedfairx.storage.queries import latest, number_at, records
 from fedfairx.storage.replacement import replace, replaced_between, stored_reward
 from fedfairx.storage.schema import create_tables
 from fedfairx.storage.seen import SeenTables
-from fedfairx.storage.verification import check_logs, open_for_reading
+from fedfairx.storage.verification import check_logs
 
 X = np.array([[1.0, 0.0], [0.0, 1.0]])
 VALUES = np.array([0.25, 0.75, 0.1, 0.2, 0.0, 1.0])  # policy, θ, chosen context

@@ -20,11 +20,10 @@ from fedfairx.errors import KeyTaken, StateError
 from fedfairx.storage import DecisionNote, open_database, schema
 from fedfairx.storage.agents import read_agent, update_settings
 from fedfairx.storage.api_keys import open_keys
-from fedfairx.storage.open_log import open_log
+from fedfairx.storage.open_log import open_for_reading, open_log
 from fedfairx.storage.replacement import replaced_between
 from fedfairx.storage.schema import VERSION, create_tables
 from fedfairx.storage.seals import DECISION, EVENT, OUTCOME
-from fedfairx.storage.verification import open_for_reading
 from servers import Postgres
 
 X = np.eye(2)

@@ -21,7 +21,7 @@ from fedfairx.cli.main import main
 from fedfairx.errors import LedgerMismatch, StateError
 from fedfairx.privacy import KeyedNoise, SqliteLedger, SqlitePersons, new_key, private
 from fedfairx.storage.api_keys import open_keys
-from fedfairx.storage.verification import open_for_reading
+from fedfairx.storage.open_log import open_for_reading
 
 D = 2
 X = np.eye(D)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import takewhile
 from os import PathLike
-from typing import Any, Self, Unpack, cast
+from typing import Any, Self, TypeVar, Unpack, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -87,12 +87,10 @@ from fedfairx.storage import erasure, replacement
 from fedfairx.storage.database import Database
 from fedfairx.storage.erasure import Deletion, Rollback
 from fedfairx.storage.journal import Journal
-from fedfairx.storage.open_log import is_on_server, open_log
+from fedfairx.storage.open_log import is_on_server, open_for_reading, open_log
 from fedfairx.storage.replacement import StoredReward, record_of
 from fedfairx.storage.rows import OutcomeRow
-from fedfairx.storage.sqlite import SqliteDatabase, require_replaceable
 from fedfairx.storage.transaction_log import Log
-from fedfairx.storage.verification import open_for_reading
 from fedfairx.util.arrays import Array, Coordinates
 from fedfairx.util.files import write_atomically
 from fedfairx.util.formatting import html_table
@@ -104,6 +102,7 @@ ActionsLike = ArrayLike | Sequence[Any] | Mapping[str, Any] | Any
 
 WORK = 100_000_000  # multiplications, about, in a step of `learn`: a second or two, for each who replays it
 _REASONS = REASONS | {ENDED: "has its reward already (or was forgotten)"}
+Kind = TypeVar("Kind", bound="Agent")
 
 
 class Agent:
@@ -1367,6 +1366,8 @@ class Agent:
         agent knows and the decisions that wait, but no log, and no merit function of the user's own. It is as
         secret as the data. A private agent is refused: `open` keeps it on disk.
         """
+        from fedfairx.storage.sqlite import require_replaceable  # few agents are saved
+
         text = "must be a file; open makes an agent on a server"
         require(not is_on_server(path), "path", text, "an address")
         require_replaceable(path)
@@ -1404,23 +1405,7 @@ class Agent:
         merit: your own merit (`Custom`), which is not stored.
         """
         with open_for_reading(place) as database:
-            return cls._loaded(database, name, merit)
-
-    @classmethod
-    def _loaded(cls, database: Database, name: str | None, merit: Merit | None) -> Self:
-        log = Log(database)
-        store = find_store(log, name)
-        if store is None:
-            raise InvalidInput(f"name must be that of an agent in {database.place}, got {name=}")
-        if store.budgets:
-            raise PrivacyError(
-                f"agent {store.settings.name!r} is private, and can't be loaded: two copies would make two "
-                f"messages of one number; open it where it is, with Agent.open({database.place!r})"
-            )
-        agent = cls._in(store, store.settings.options(merit), None)
-        store.restore()
-        agent._write_to(NullLog(log.end, store.prefixes.pairs))
-        return agent
+            return _load(cls, database, name, merit)
 
     # --- durable -------------------------------------------------------------------------------------
 
@@ -1543,10 +1528,29 @@ class Agent:
         self.close()
 
 
+def _load(kind: type[Kind], database: Database, name: str | None, merit: Merit | None) -> Kind:
+    """The agent of a database, in memory."""
+    log = Log(database)
+    store = find_store(log, name)
+    if store is None:
+        raise InvalidInput(f"name must be that of an agent in {database.place}, got {name=}")
+    if store.budgets:
+        raise PrivacyError(
+            f"agent {store.settings.name!r} is private, and can't be loaded: two copies would make two "
+            f"messages of one number; open it where it is, with Agent.open({database.place!r})"
+        )
+    agent = kind._in(store, store.settings.options(merit), None)
+    store.restore()
+    agent._write_to(NullLog(log.end, store.prefixes.pairs))
+    return agent
+
+
 def _unpickled(kind: type[Agent], content: bytes, merit: Merit | None) -> Agent:
     """The agent that `Agent.__reduce__` wrote."""
+    from fedfairx.storage.sqlite import SqliteDatabase
+
     with closing(SqliteDatabase("a copy", access="memory", content=content)) as database:
-        return kind._loaded(database, None, merit)
+        return _load(kind, database, None, merit)
 
 
 @contextmanager

@@ -50,7 +50,6 @@ from fedfairx.storage.open_log import leave_mark
 from fedfairx.storage.privacy_ledger import StoredLedger, StoredPersons
 from fedfairx.storage.queries import number_at
 from fedfairx.storage.schema import create_tables
-from fedfairx.storage.sqlite import SqliteDatabase
 from fedfairx.storage.transaction_log import Log
 
 SNAPSHOT_EVERY = 5000  # steps, at least, from one snapshot to the next
@@ -149,6 +148,8 @@ def make_store(log: Log, spec: Specification) -> AgentStore:
 
 def saved(name: str, core: Core, log: StepLog) -> bytes:
     """The bytes of a database that holds an agent as it is now, without the log of how it came there."""
+    from fedfairx.storage.sqlite import SqliteDatabase  # few agents are saved
+
     model = core.model
     assert model.sums is not None
     actions, schema, bounds = model.actions, model.schema, model.sums.bounds

@@ -30,8 +30,7 @@ class RollBack(Output):
 
     def run(self) -> int:
         from fedfairx.agent.agent import Agent
-        from fedfairx.storage.open_log import FILE
-        from fedfairx.storage.verification import open_for_reading
+        from fedfairx.storage.open_log import FILE, open_for_reading
 
         if self.to is None:
             raise InvalidInput("--to must be given: the time to return to")

@@ -35,7 +35,8 @@ class Verify(Output):
     replay: bool = False
 
     def run(self) -> int:
-        from fedfairx.storage.verification import check_logs, open_for_reading
+        from fedfairx.storage.open_log import open_for_reading
+        from fedfairx.storage.verification import check_logs
 
         with open_for_reading(self.data) as database:
             logs = [asdict(each) for each in check_logs(database, agent=self.agent)]

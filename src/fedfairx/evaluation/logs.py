@@ -25,9 +25,9 @@ from fedfairx.errors import InvalidInput, StateError, needs, require
 from fedfairx.fairness import Logged
 from fedfairx.storage.agents import AgentRow, read_agents
 from fedfairx.storage.journal import Journal
+from fedfairx.storage.open_log import open_for_reading
 from fedfairx.storage.records import StoredDecision
 from fedfairx.storage.transaction_log import Log
-from fedfairx.storage.verification import open_for_reading
 from fedfairx.util.arrays import Array
 
 _LISTS = ("policy", "exposure", "shown", "contexts", "action_ids", "groups")

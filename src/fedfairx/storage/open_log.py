@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from fedfairx.errors import OlderCopy
+from fedfairx.errors import OlderCopy, StateError
 from fedfairx.storage.database import Access, Database
-from fedfairx.storage.schema import create_tables
+from fedfairx.storage.schema import create_tables, has_tables
 from fedfairx.storage.transaction_log import Log
 
 FILE = "agent.sqlite"  # the database in a service's data folder
@@ -36,6 +38,22 @@ def open_database(place: str | os.PathLike[str], *, access: Access = "own") -> D
     from fedfairx.storage.sqlite import SqliteDatabase
 
     return SqliteDatabase(text, access=access)
+
+
+@contextmanager
+def open_for_reading(place: str | os.PathLike[str]) -> Iterator[Database]:
+    """Open a database of this version read-only, whether or not another process has it open.
+
+    A folder stands for the database of the service whose data it holds.
+    """
+    folder = os.path.isdir(place)
+    database = open_database(os.path.join(place, FILE) if folder else place, access="read")
+    try:
+        if not has_tables(database):
+            raise StateError(f"{database.place} holds no agent")
+        yield database
+    finally:
+        database.close()
 
 
 def is_on_server(place: str | os.PathLike[str]) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 
@@ -15,9 +14,9 @@ from fedfairx.storage.agents import read_agent
 from fedfairx.storage.amendments import Amendments
 from fedfairx.storage.database import PAGE, Database, Row, damaged, pages
 from fedfairx.storage.journal import Journal
-from fedfairx.storage.open_log import FILE, open_database
+from fedfairx.storage.open_log import open_database
 from fedfairx.storage.rows import TABLES
-from fedfairx.storage.schema import create_tables, has_tables
+from fedfairx.storage.schema import create_tables
 from fedfairx.storage.seals import DIGEST
 from fedfairx.storage.transaction_log import Log
 from fedfairx.util.formatting import counted
@@ -40,22 +39,6 @@ class LogCheck:
     dropped: int = 0
     deleted: int = 0
     gone: str | None = None
-
-
-@contextmanager
-def open_for_reading(place: str | os.PathLike[str]) -> Iterator[Database]:
-    """Open a database of this version read-only, whether or not another process has it open.
-
-    A folder stands for the database of the service whose data it holds.
-    """
-    folder = os.path.isdir(place)
-    database = open_database(os.path.join(place, FILE) if folder else place, access="read")
-    try:
-        if not has_tables(database):
-            raise StateError(f"{database.place} holds no agent")
-        yield database
-    finally:
-        database.close()
 
 
 def check_logs(database: Database, *, agent: str | None = None) -> list[LogCheck]:

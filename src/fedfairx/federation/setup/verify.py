@@ -28,9 +28,9 @@ from fedfairx.federation.roster.signing_keys import SigningKey
 from fedfairx.federation.setup.create import CONFIGURATION, MEMBERS, hub_members
 from fedfairx.federation.setup.member_folder import SETTINGS, MemberFolder
 from fedfairx.federation.transport.nats_subjects import HUB
+from fedfairx.storage.open_log import open_for_reading
 from fedfairx.storage.seen import halted_in
 from fedfairx.storage.transaction_log import Log
-from fedfairx.storage.verification import open_for_reading
 from fedfairx.util.files import require_private
 
 REPLICAS = 3  # servers that keep the bucket, where so many are named
