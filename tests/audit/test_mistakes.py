@@ -25,7 +25,7 @@ def named(name: str) -> Mistake:
 @pytest.mark.long
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
 def test_every_mistake_is_caught(mistake: Mistake, request: pytest.FixtureRequest) -> None:
-    """`benchmarks/audit_power.py` counts over many seeds."""
+    """With one seed."""
     smaller = {
         "_few_draws": not mistake.check.startswith(BY_DRAWS),
         "_no_agents": not mistake.check.startswith(BY_AGENTS),

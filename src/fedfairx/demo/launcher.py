@@ -62,7 +62,6 @@ class Fleet:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._commands = find_commands(flower) if transport == "flower" else None
         self.flower: Flower | None = None
-        self._proxy: int | None = None  # port to which SuperNodes connect, if not the SuperLink's
         self.urls: Mapping[str, str] = {}
         self.keys: dict[str, str] = {}  # API keys for the services, if these need one
 
@@ -150,7 +149,7 @@ class Fleet:
 
     def _start_flower(self, commands: Path, port: int) -> None:
         services = {name: (self.urls[name], self.folder / name / ENGINE_KEY) for name in self.names}
-        self.flower = Flower(self.folder, services, commands=commands, port=port, gap=GAP, proxy=self._proxy)
+        self.flower = Flower(self.folder, services, commands=commands, port=port, gap=GAP)
         self.flower.start()
 
     def _launch(self, name: str, command: Sequence[str], *, cwd: Path) -> None:

@@ -46,7 +46,6 @@ class Flower:
     base: a federation's folder that `federate init --transport flower` has made.
     services: URL of each agent's service, such as http://127.0.0.1:8001, and the file with its API key.
     gap: seconds between two rounds.
-    proxy: the port to which SuperNodes connect, if there is a proxy before the SuperLink.
     """
 
     def __init__(
@@ -57,10 +56,8 @@ class Flower:
         commands: Path,
         port: int,
         gap: float,
-        proxy: int | None = None,
     ) -> None:
         self.base, self.services, self.port = base.resolve(), dict(services), port
-        self._proxy = proxy or port
         self.run_config = f"gap={float(gap)}"
         self._commands = commands
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -89,7 +86,7 @@ class Flower:
                 f"supernode-{name}",
                 "flower-supernode",
                 *root,
-                *_flags(superlink=f"127.0.0.1:{self._proxy}", host="127.0.0.1", port=free_port()),
+                *_flags(superlink=address, host="127.0.0.1", port=free_port()),
                 *_flags(auth_supernode_private_key=self.base / name / "node.key"),
                 *_flags(node_config=f'service="{url}" key-file="{key.resolve()}"'),
             )
