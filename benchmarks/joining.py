@@ -1,17 +1,16 @@
 """Whether joining hurts anyone: live agents that join late, differ, drift apart or have little traffic.
 
-Each member releases and absorbs by its own count of rewards, as services do. For each world it prints the
-fairness regret of members over the same members alone, mean over seeds: the mean of members and the worst,
-and the worst also over the first 100 and 1 000 rounds.
+Each member releases and absorbs by its own count of rewards, as services do. For each world: the fairness
+regret of members over the same members alone, mean over seeds, of all members and of the worst, and of the
+worst also over the first 100 and 1 000 rounds.
 
-    python benchmarks/joining.py --quick
-    python benchmarks/joining.py --epsilon 2
+The last section has the three members of `fedfairx demo` with exact sums, and for comparison members who take
+each other for alike, and one agent with all data.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,9 +19,15 @@ import numpy as np
 
 import fedfairx as ffx
 from fedfairx.agent.schedules import Geometric, Plan
+from fedfairx.demo.couriers import SCHEMA, Couriers
+from fedfairx.federation.roster.terms import Terms
 from fedfairx.privacy import SimulatedNoise
+from measure import Report, main
 
-MEMBERS, ARMS, DIMENSION, ROUNDS, SEEDS = 10, 10, 5, 3000, 20
+MEMBERS, ARMS, DIMENSION, ROUNDS = 10, 10, 5, 3000
+SEEDS, FEW = 20, 2  # at full size and in a quick run
+CITIES, BATCH = 3, 100  # of the demonstration, and orders that it places at once
+WITHOUT = 600  # orders until which hardly a reward has come
 POINTS = (100, 1000, ROUNDS)
 STEEPNESS, NOISE_SD = 10.0, 0.1
 SCHEDULE = Geometric(start=1)
@@ -148,33 +153,74 @@ def play(world: World, epsilon: float | None, partners: str, seed: int) -> np.nd
     return np.where(last, found, np.nan) if world.late else np.array(found)
 
 
-def ratios(world: World, epsilon: float | None, partners: str, seeds: int, pool: object) -> np.ndarray:
+def ratios(world: World, partners: str, seeds: int, pool: ProcessPoolExecutor) -> np.ndarray:
     """(points, members) mean regret over seeds, over that alone."""
-    run = pool.map  # type: ignore[attr-defined]
-    joined = np.array(list(run(partial(play, world, epsilon, partners), range(seeds))))
-    alone = np.array(list(run(partial(play, world, None, "none"), range(seeds))))
+    joined = np.array(list(pool.map(partial(play, world, None, partners), range(seeds))))
+    alone = np.array(list(pool.map(partial(play, world, None, "none"), range(seeds))))
     return joined.mean(axis=0) / alone.mean(axis=0)
 
 
-def main() -> None:
-    style = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
-    parser.add_argument("--quick", action="store_true", help="three seeds instead of twenty")
-    parser.add_argument("--seeds", type=int, help=f"(default: {SEEDS})")
-    parser.add_argument("--epsilon", type=float, help="private members, own+released (default: exact sums)")
-    parser.add_argument("--partners", default="differ", choices=("differ", "alike"))
-    parser.add_argument("--world", action="append", choices=tuple(WORLDS), help="(default: all)")
-    args = parser.parse_args()
-    seeds = args.seeds or (3 if args.quick else SEEDS)
+def couriers_agents(seed: int, partners: str) -> Sequence[ffx.Agent]:
+    """The agents of three cities; "none" are those without a federation, "one" is one for all."""
+    seeds = [int(np.random.default_rng([seed, place]).integers(2**32)) for place in range(CITIES)]
+    if partners == "one":
+        return [ffx.Agent(schema=SCHEMA, seed=seed)] * CITIES
+    if partners == "none":
+        return [ffx.Agent(schema=SCHEMA, seed=place) for place in range(CITIES)]
+    terms = Terms(schema=SCHEMA, agents=CITIES, horizon=ROUNDS, algorithm="fed-fairx-bayes")
+    return [terms.agent(f"org{k + 1}", partners=partners, seed=each) for k, each in enumerate(seeds)]
+
+
+def couriers(partners: str, seed: int) -> np.ndarray:
+    """(orders,) fairness regret of each order, mean of the cities."""
+    cities = [Couriers([seed, place]) for place in range(CITIES)]
+    agents, regret = couriers_agents(seed, partners), np.zeros((CITIES, ROUNDS))
+    late: list[list[tuple[int, ffx.Decision, float]]] = [[] for _ in cities]
+    for first in range(0, ROUNDS, BATCH):
+        after = first + BATCH
+        for place, (city, agent) in enumerate(zip(cities, agents, strict=True)):
+            orders = [city.order() for _ in range(BATCH)]
+            made = agent.decide_many([{"actions": each.rows, "context": each.context} for each in orders])
+            for number, (order, decision) in enumerate(zip(orders, made, strict=True), first):
+                regret[place, number] = order.unfairness(decision.policy)
+                if order.after is not None:
+                    late[place].append((number + order.after, decision, order.reward(decision.action)))
+            came = [each for each in late[place] if each[0] < after]
+            late[place] = [each for each in late[place] if each[0] >= after]
+            agent.observe_many([decision for _, decision, _ in came], [reward for *_, reward in came])
+        if partners in ("alike", "differ"):
+            releases = {agent.name: agent.release() for agent in agents}
+            for agent in agents:
+                agent.absorb({name: each for name, each in releases.items() if name != agent.name})
+    return np.asarray(regret.mean(axis=0))
+
+
+def run(report: Report) -> None:
+    seeds = FEW if report.quick else SEEDS
     ffx.Agent(DIMENSION).decide(np.zeros((2, DIMENSION)))  # compile once, before starting processes
-    print(f"regret over alone, {seeds} seeds: {'world':<26}{'mean':>8}" + "".join(f"{t:>8}" for t in POINTS))
     with ProcessPoolExecutor(2) as pool:
-        for name in args.world or WORLDS:
-            found = ratios(WORLDS[name], args.epsilon, args.partners, seeds, pool)
-            worst = "".join(f"{each:8.3f}" for each in np.nanmax(found, axis=1))
-            print(f"{name:<52}{np.nanmean(found[-1]):8.3f}{worst}")
-            sys.stdout.flush()
+        report.heading(f"Regret over alone, {ROUNDS} rounds, exact sums, {seeds} seeds")
+        for name, world in WORLDS.items():
+            found = ratios(world, "differ", seeds, pool)
+            report.add(f"{name}: all members", float(np.nanmean(found[-1])), "×")
+            for point, each in zip(POINTS, found, strict=True):
+                goal = {"at_most": 1.1} if point == ROUNDS else {}
+                report.add(f"  the worst, {point} rounds", float(np.nanmax(each)), "×", **goal)
+        report.heading(f"{CITIES} cities of couriers, {ROUNDS} orders of each, {seeds} seeds")
+        regrets = {
+            name: np.array(list(pool.map(partial(couriers, name), range(seeds))))
+            for name in ("none", "differ", "alike", "one")
+        }
+        alone = regrets.pop("none")
+        early = alone[:, :WITHOUT].sum() / alone.sum()
+        report.add(f"alone: part of the regret in the first {WITHOUT} orders", float(early), "")
+        for name, found in regrets.items():
+            ratio = found.sum(axis=1) / alone.sum(axis=1)
+            low, high = (float(end(ratio)) for end in (np.min, np.max))
+            report.add(f"{name}: regret ÷ alone", float(ratio.mean()), "×", low=low, high=high)
+            later = found[:, WITHOUT:].sum() / alone[:, WITHOUT:].sum()
+            report.add(f"  after the first {WITHOUT} orders", float(later), "×")
 
 
 if __name__ == "__main__":
-    main()
+    main("joining", run, __doc__)

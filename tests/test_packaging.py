@@ -62,7 +62,6 @@ def test_a_light_install_is_told_the_right_extra() -> None:
         "serve --dimension 2": "service",
         "serve --database postgresql:///none --dimension 2": "service",
         "demo": "service,client",
-        "federate demo": "service,client",
         "verify --data postgresql:///none": "postgres",
         "reproduce flights": "data",
     }

@@ -19,7 +19,7 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 FILE = Path(__file__).with_name("demo.png")
-PAGES = {"exposure": 792, "federation": 540}  # and the height of what is shown of each
+PAGES = {"": 560, "federation": 540}  # and the height of what is shown of each
 WIDTH = 1040
 SECONDS = 20  # of orders before the pictures
 COLOURS = 64  # which make the file a third as large
@@ -35,7 +35,7 @@ def main() -> None:
         url = ""
         for line in demo.stderr:  # until all of the first orders are placed
             url = next(iter(re.findall(r"org1  (http://\S+/)  ", line)), url)
-            count = re.match(r"(\d+) decisions", line)
+            count = re.match(r"(\d+) orders", line)
             if count is not None and int(count[1]) > 3 * (1_500 + 40 * SECONDS):
                 break
         pictures = [Image.open(io.BytesIO(each)) for each in taken(url)]
@@ -60,6 +60,9 @@ def taken(url: str) -> list[bytes]:
         for page, height in PAGES.items():
             tab.set_viewport_size({"width": WIDTH, "height": height})
             tab.goto(url + page)
+            while "being computed" in tab.inner_text("main"):
+                tab.wait_for_timeout(500)
+                tab.reload()
             tab.wait_for_load_state("networkidle")
             pictures.append(tab.screenshot())
         browser.close()

@@ -67,7 +67,7 @@ def test_without_a_verb_all_are_listed_in_one_line_each(capsys: pytest.CaptureFi
         (["demo", "--prot", "8"], "fedfairx demo has no flag --prot: did you mean --port? See"),
         (["serve", "--prot=8"], "fedfairx serve has no flag --prot: did you mean --port? See"),
         (["federate", "chekc"], "fedfairx federate has no command chekc: did you mean check? See"),
-        (["federate", "demo", "--agnets", "3"], "fedfairx federate demo has no flag --agnets: did you mean"),
+        (["federate", "check", "--josn"], "fedfairx federate check has no flag --josn: did you mean"),
         (["warm", "soup"], "fedfairx warm takes no argument soup. See `fedfairx warm --help`"),
         (["federate", "init"], "the following arguments are required: --agents, --out. See"),
     ],

@@ -1,4 +1,4 @@
-"""`fedfairx federate demo` that says a line sooner, and whose services are forks of it: one start of Python.
+"""`fedfairx demo` that says a line sooner, and whose services are forks of it: one start of Python.
 
 python forked_demo.py FLAGS
 """
@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import nursery
+from fedfairx.cli import demo
 from fedfairx.cli.main import main
-from fedfairx.demo import federation, launcher
+from fedfairx.demo import launcher
 
 SOON = 0.5  # seconds between two lines
 
@@ -59,7 +60,7 @@ class Fork:
 
 
 if __name__ == "__main__":
-    replaced: dict[Any, Any] = {(federation, "BETWEEN_LINES"): SOON, (launcher, "start_process"): Fork}
+    replaced: dict[Any, Any] = {(demo, "BETWEEN_LINES"): SOON, (launcher, "start_process"): Fork}
     for (module, name), value in replaced.items():
         setattr(module, name, value)
-    sys.exit(main(["federate", "demo", *sys.argv[1:]]))
+    sys.exit(main(["demo", *sys.argv[1:]]))

@@ -14,7 +14,6 @@ from fedfairx.agent.algorithms import algorithm
 from fedfairx.agent.options import SECURE, Options
 from fedfairx.cli.common import Output, Verb, print_help
 from fedfairx.core.slates import ONE
-from fedfairx.demo.federation import Demo
 from fedfairx.errors import InvalidInput, require
 from fedfairx.features import Schema
 from fedfairx.privacy import Bounds
@@ -454,21 +453,20 @@ class Key(Verb):
 
 @dataclass(frozen=True, kw_only=True)
 class Federate(Verb):
-    """Create, amend and check a federation of organisations, or watch one.
+    """Create, amend and check a federation of organisations.
     docs/howto/found-a-federation.md is a step-by-step guide.
 
         fedfairx federate init --agents org1,org2,org3 --out federation
         fedfairx federate check federation
         fedfairx federate amend federation --add org4 --remove org2
         fedfairx federate renew federation
-        fedfairx federate demo
     """
 
     @classmethod
     def fill(cls, parser: argparse.ArgumentParser) -> None:
         parser.set_defaults(run=lambda _: print_help(parser))
         parts = parser.add_subparsers(dest="part", metavar="WHAT", help="what to do")
-        for kind in (Init, Bucket, Check, Confirm, Amend, Renew, Key, Demo):
+        for kind in (Init, Bucket, Check, Confirm, Amend, Renew, Key):
             kind.add_to(parts, kind.__name__.lower())
 
 

@@ -15,7 +15,7 @@ from fedfairx.errors import FedFairXError, MissingLibrary
 
 #: The class of each command by group, imported when the parser is made.
 VERBS = {
-    "See it run": {"demo": "cli.demo:DemoVerb"},
+    "See it run": {"demo": "cli.demo:Demo"},
     "Services": {
         "serve": "cli.serve:Serve",
         "keys": "cli.keys:Keys",

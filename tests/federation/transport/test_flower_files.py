@@ -78,6 +78,6 @@ def test_every_fault_of_flowers_files_is_found(
 
 
 def test_flower_is_asked_for_where_it_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    demo = ["federate", "demo", "--transport", "flower", "--flower", str(tmp_path)]
+    demo = ["demo", "--transport", "flower", "--flower", str(tmp_path)]
     assert main(demo) == 2
     assert "no flower-superlink" in capsys.readouterr().err
