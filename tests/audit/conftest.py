@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fedfairx.audit import audit, exact_checks, noise_tests, whole_agents
+import draws_alike
+import whole_agents
+from fedfairx.audit import exact_checks, noise_tests
 
 
 @pytest.fixture
@@ -22,19 +24,19 @@ def _few_large_draws(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def _few_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it is not tested that other keys and places give other draws: few bits of them are changed."""
-    changed = noise_tests._one_bit_changed
-    monkeypatch.setattr(noise_tests, "_one_bit_changed", lambda value: changed(value)[:1])
+    changed = draws_alike._one_bit_changed
+    monkeypatch.setattr(draws_alike, "_one_bit_changed", lambda value: changed(value)[:1])
 
 
 @pytest.fixture
 def _few_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it is not the length of keys that is tested."""
-    monkeypatch.setattr(exact_checks, "_KEYS", 64)
+    monkeypatch.setattr(draws_alike, "_KEYS", 64)
 
 
 @pytest.fixture
 def _few_canaries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it is not the sensitivity of the data path that is tested; agents are still given all of them."""
+    """Where it is not the sensitivity of the data path that is tested."""
     canaries = exact_checks.canaries
     monkeypatch.setattr(exact_checks, "canaries", lambda subject: canaries(subject)[::8])
 
@@ -48,18 +50,6 @@ def _few_records(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def _few_releases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it is not the draws of many releases that are tested."""
-    monkeypatch.setattr(noise_tests, "_LONGEST", 64)
-
-
-@pytest.fixture
 def _no_middle(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where only the last releases of a long stream are tested."""
     monkeypatch.setattr(whole_agents, "_LONGEST", 32)
-
-
-@pytest.fixture
-def _no_agents(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where another check is tested: running agents is most of an audit."""
-    monkeypatch.setattr(audit, "whole_agents", lambda _subject, **_seed: ((), []))

@@ -37,10 +37,10 @@ def _made(name: str, releases: int) -> Gaussian:
 
 
 #: Fixtures of the parts of an audit that most tests here are not about.
-SMALLER = ("_few_draws", "_few_large_draws", "_few_inputs", "_few_keys")
+SMALLER = ("_few_draws", "_few_large_draws")
 
 
-@pytest.mark.usefixtures(*SMALLER, "_few_canaries", "_few_records")
+@pytest.mark.usefixtures(*SMALLER, "_few_canaries")
 def test_the_claim_is_what_was_asked_for() -> None:
     """Not what the mechanism says of itself: here it is honest, and made for another δ."""
 
@@ -54,7 +54,7 @@ def test_the_claim_is_what_was_asked_for() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures(*SMALLER, "_no_agents")
+@pytest.mark.usefixtures(*SMALLER)
 @pytest.mark.parametrize("failures", [1, 2])
 def test_a_failure_is_said_only_when_fresh_keys_confirm_it(
     failures: int, monkeypatch: pytest.MonkeyPatch
@@ -99,7 +99,7 @@ def test_correct_mechanisms_pass(
 ) -> None:
     """Each fails by chance in 1 of a million seeds; the seed is fixed.
 
-    Keys and noise do not depend on the bounds: where these are others, fewer of their draws are tested.
+    Noise does not depend on the bounds: where these are others, fewer of its draws are tested.
     """
     if bounds != Bounds():
         for fixture in SMALLER:
@@ -119,7 +119,7 @@ def test_centred_records_pass(adjacency: Any) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures(*SMALLER, "_few_records")
+@pytest.mark.usefixtures(*SMALLER)
 @pytest.mark.parametrize("centred", [False, True])
 def test_shrunk_records_pass_unless_they_are_not_shrunk(
     centred: bool, monkeypatch: pytest.MonkeyPatch
@@ -135,15 +135,6 @@ def test_shrunk_records_pass_unless_they_are_not_shrunk(
 
     monkeypatch.setattr(Bounds, "clip", clip)
     assert not _audit(8, bounds=bounds, centring=centring, runs=500).ok
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures(*SMALLER, "_few_releases")
-def test_the_last_releases_of_a_long_stream_pass() -> None:
-    """Beyond the releases that agents make one by one."""
-    for mechanism, releases in (("tree", 513), ("blt", 3_000)):
-        report = _audit(releases, mechanism=mechanism, decide_from="released")
-        assert report.ok, str(report)
 
 
 @pytest.mark.long
@@ -163,7 +154,7 @@ def test_secure_aggregation_passes_with_the_claim_of_its_totals() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures(*SMALLER, "_no_agents")
+@pytest.mark.usefixtures(*SMALLER)
 @pytest.mark.parametrize("name", ["tree", "blt"])
 def test_the_bound_comes_near_the_claim(name: str) -> None:
     """An audit that finds nothing anywhere would pass everything: it finds most of what is spent."""
@@ -179,7 +170,7 @@ def test_clopper_pearson_is_the_binomials_own() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures(*SMALLER, "_few_canaries", "_few_records")
+@pytest.mark.usefixtures(*SMALLER, "_few_canaries")
 def test_a_report_goes_into_json_and_a_plot(tmp_path: Path) -> None:
     report = _audit(8, runs=500)
     as_dict = json.loads(json.dumps(report.to_dict(), allow_nan=False))
@@ -191,7 +182,7 @@ def test_a_report_goes_into_json_and_a_plot(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures(*SMALLER, "_few_canaries", "_few_records")
+@pytest.mark.usefixtures(*SMALLER, "_few_canaries")
 def test_the_same_seed_gives_the_same_report() -> None:
     first, second, third = (_audit(50, runs=300, seed=seed).to_dict() for seed in (1, 1, 2))
     for report in (first, second, third):

@@ -1,4 +1,4 @@
-"""The tests of draws: limits fit the stated error rate, and inputs that differ little are compared."""
+"""The tests of draws: limits fit the stated error rate."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from scipy import stats
 
 from fedfairx.agent.options import Options
 from fedfairx.audit import noise_tests
-from fedfairx.audit.noise_tests import draws_alike, sample
+from fedfairx.audit.noise_tests import sample
 from fedfairx.audit.subject import AuditedConfig, CheckResult
-from fedfairx.privacy.mechanisms.noise import KeyedNoise
 
 SUBJECT = AuditedConfig(
     options=Options(algorithm="priv-fairx-bayes", epsilon=2.0, delta=0.1), dimension=2, releases=40
@@ -65,33 +64,3 @@ def test_right_draws_fail_as_often_as_stated() -> None:
 def _few_tails(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "as_often" in request.node.name:
         monkeypatch.setattr(noise_tests, "_TAIL_SAMPLES", 1 << 12)
-
-
-def test_draws_alike_are_counted() -> None:
-    draws = [np.arange(1.0, 5.0), np.arange(11.0, 15.0)]
-    assert draws_alike(draws, key="k").found == 0.0
-    assert draws_alike([*draws, -draws[0]], key="k").found == 3.0  # three pairs, up to signs
-
-
-def test_related_draws_are_those_of_inputs_that_differ_in_one_way() -> None:
-    """Each draw is compared with that of the same key, agent, run, release and place."""
-    asked = []
-
-    class Asked(KeyedNoise):
-        def __init__(self, key: bytes, *, agent: str, run: str) -> None:
-            super().__init__(key, agent=agent, run=run)
-            self.made_for = (key, agent, run)
-
-        def __call__(self, number: int, count: int, place: bytes, /) -> np.ndarray:
-            asked.append((*self.made_for, number, place))
-            return super().__call__(number, count, place)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(noise_tests, "KeyedNoise", Asked)
-        assert draws_alike([], key="k").ok
-    first = asked[0]
-    different = [sum(a != b for a, b in zip(first, each, strict=True)) for each in asked]
-    assert different[0] == 0
-    assert sorted(set(different)) == [0, 1, 2]
-    assert different.count(2) == 4  # ("ab", "c") and its kind
-    assert len(set(asked)) == len(asked)

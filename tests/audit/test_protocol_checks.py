@@ -1,4 +1,4 @@
-"""What the audit asks of shares and openers: right ones pass, and each known mistake fails its check."""
+"""What is asked of shares and openers: right ones pass, and each known mistake fails its check."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import protocol_checks
 from fedfairx.agent.options import Options
-from fedfairx.audit import protocol_checks
-from fedfairx.audit.protocol_checks import hiding, opened_once
-from fedfairx.audit.subject import AuditedConfig
 from mistakes import MISTAKES
+from protocol_checks import hiding, opened_once
+from whole_config import WholeConfig
 
 NAMED = {each.name: each for each in MISTAKES}
 
 
-def secure(agents: int = 3, **options: Any) -> AuditedConfig:
+def secure(agents: int = 3, **options: Any) -> WholeConfig:
     made = Options(algorithm="priv-fairx-bayes", epsilon=2.0, aggregation="secure", **options)
-    return AuditedConfig(options=made, dimension=2, releases=4, agents=agents)
+    return WholeConfig(options=made, dimension=2, releases=4, agents=agents)
 
 
 def test_the_statistic_is_pearsons() -> None:

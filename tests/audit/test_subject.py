@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from fedfairx.agent.options import Options
-from fedfairx.audit.subject import AuditedConfig, ZeroNoise
+from fedfairx.audit.subject import ZeroNoise
 from fedfairx.errors import InvalidInput
 from fedfairx.privacy import Bounds, Centring, calibrate
 from fedfairx.privacy.privatizers.stream import StreamPrivatizer
+from whole_config import WholeConfig
 
 BOX = Centring.unit_box(3)
 SETTINGS = [
@@ -25,9 +26,9 @@ SETTINGS = [
 ]
 
 
-def _subject(**given: Any) -> AuditedConfig:
+def _subject(**given: Any) -> WholeConfig:
     options = Options(algorithm="priv-fairx-bayes", epsilon=2.0, delta=0.1, **given)
-    return AuditedConfig(options=options, dimension=3, releases=8)
+    return WholeConfig(options=options, dimension=3, releases=8)
 
 
 @pytest.mark.parametrize("given", SETTINGS)

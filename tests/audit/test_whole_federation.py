@@ -1,4 +1,4 @@
-"""Totals of a right federation pass the audit, and a row that is off by one step of the grid does not."""
+"""Totals of a right federation pass, and a row that is off by one step of the grid does not."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any
 import pytest
 
 from fedfairx.agent.options import Options
-from fedfairx.audit.subject import AuditedConfig
-from fedfairx.audit.whole_federation import whole_federation
 from fedfairx.federation.exchange.secure_member import SecureMember
 from fedfairx.privacy.centring import Centring
 from mistakes import MISTAKES
+from whole_config import WholeConfig
+from whole_federation import whole_federation
 
 TOTALS, ROWS, COUNTS, WAITING, EPOCHS = range(5)  # the checks, in their order
 
 
-def secure(releases: int = 4, *, agents: int = 3, **options: Any) -> AuditedConfig:
+def secure(releases: int = 4, *, agents: int = 3, **options: Any) -> WholeConfig:
     claim: dict[str, Any] = {"algorithm": "priv-fairx-bayes", "epsilon": 2.0, "aggregation": "secure"}
     made = Options(**(claim | options))
-    return AuditedConfig(options=made, dimension=2, releases=releases, agents=agents)
+    return WholeConfig(options=made, dimension=2, releases=releases, agents=agents)
 
 
-def wrong(subject: AuditedConfig) -> list[float]:
+def wrong(subject: WholeConfig) -> list[float]:
     checks, _ = whole_federation(subject, seed=0)
     return [check.found for check in checks]
 
@@ -30,7 +30,7 @@ def wrong(subject: AuditedConfig) -> list[float]:
 def test_what_is_seen_has_the_noise_of_one_agent_alone() -> None:
     for agents, colluding in ((3, None), (5, 2), (10, None)):
         subject, c = secure(agents=agents, colluding=colluding), colluding or max(1, agents // 5)
-        alone = AuditedConfig(
+        alone = WholeConfig(
             options=Options(algorithm="priv-fairx-bayes", epsilon=2.0), dimension=2, releases=4
         )
         assert subject.seen == agents - c

@@ -1,10 +1,10 @@
-"""Mistakes that an audit must detect: wrong versions of the agents' code, inserted one at a time.
+"""Mistakes that must be detected: wrong versions of the agents' code, inserted one at a time.
 
     python tests/support/mistakes.py
 
-prints which checks detect each, and counts those that are detected. A mistake replaces an attribute of a
-class or of a module, in this process and for as long as the audit takes, so it reaches every agent, whoever
-makes it.
+prints which checks detect each, and counts those that are detected: by the audit, and by `whole.py`, which
+compares whole agents with what they must send. A mistake replaces an attribute of a class or of a module, in
+this process and for as long as that takes, so it reaches every agent, whoever makes it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
+import protocol_checks
+import whole
 from fedfairx.agent import agent as agent_module
 from fedfairx.agent import persistence
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.options import Options
-from fedfairx.audit import protocol_checks
 from fedfairx.audit.audit import AuditReport, audit
 from fedfairx.federation.aggregation import rows, shares
 from fedfairx.federation.aggregation.machine import RowMade
@@ -54,6 +55,7 @@ ALIKE, TAILS, KEYS = "draws: alike", "draws: largest of", "keys: too short or ma
 SENSITIVITY, ASKED = "data path: sensitivity", "calibration: δ at the requested ε"
 TOTALS, ROWS = "totals: numbers other than the sum of all rows", "totals: rows other than"
 EPOCHS = "epochs: records that are not"
+BY_AUDIT = "calibration", "data path", "draws", "schedule"
 HIDING, SEEDS, ONCE = "shares: χ²", "shares: numbers that occur twice", "openers: answers"
 
 
@@ -83,13 +85,25 @@ class Mistake:
         """Tell whether its check is among those that failed."""
         return any(name.startswith(self.check) for name in failed)
 
+    @property
+    def by_audit(self) -> bool:
+        """Whether its check is one of the audit, and not of whole agents."""
+        return self.check.startswith(BY_AUDIT) and self.check != ALIKE
+
     def audit(self, *, runs: int = 100, seed: int = 0, **changes: Any) -> AuditReport:
         """Audit agents that have it; `changes` are other options, or another number of releases."""
+        with self.inserted():
+            return audit(**self._asked(changes), runs=runs, seed=seed)
+
+    def whole(self, *, seed: int = 0, **changes: Any) -> tuple[str, ...]:
+        """The checks of whole agents that fail."""
+        with self.inserted():
+            return whole.failed(whole.compare(**self._asked(changes), seed=seed))
+
+    def _asked(self, changes: dict[str, Any]) -> dict[str, Any]:
         claim = {"algorithm": "priv-fairx-bayes", "epsilon": 2.0, "delta": 0.1}
         given: dict[str, Any] = {"releases": self.releases, **claim, **self.options, **changes}
-        releases = given.pop("releases")
-        with self.inserted():
-            return audit(Options(**given), dimension=DIMENSION, releases=releases, runs=runs, seed=seed)
+        return {"releases": given.pop("releases"), "options": Options(**given), "dimension": DIMENSION}
 
 
 # --- the mechanism ----------------------------------------------------------------------------------------
@@ -697,7 +711,7 @@ MISTAKES: tuple[Mistake, ...] = (
 
 @dataclass(frozen=True)
 class Score:
-    """How many mistakes an audit detects. `failed` has the checks that failed for each of them, by name."""
+    """How many mistakes are detected. `failed` has the checks that failed for each of them, by name."""
 
     failed: dict[str, tuple[str, ...]]
 
@@ -725,12 +739,17 @@ class Score:
 
 
 def self_test(*, seed: int = 0) -> Score:
-    """Insert each mistake in turn, and audit."""
-    return Score({mistake.name: mistake.audit(seed=seed).failed for mistake in MISTAKES})
+    """Insert each mistake in turn, and look for it."""
+    return Score(
+        {
+            mistake.name: mistake.audit(seed=seed).failed if mistake.by_audit else mistake.whole(seed=seed)
+            for mistake in MISTAKES
+        }
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Count the known mistakes that the audit detects.")
+    parser = argparse.ArgumentParser(description="Count the known mistakes that are detected.")
     parser.add_argument("--seed", type=int, default=0, help="seed of the audits")
     score = self_test(seed=parser.parse_args(arguments).seed)
     print(score)

@@ -1,13 +1,11 @@
 """The audit: test whether agents, as configured and as coded, keep the requested guarantee.
 
-It has three parts: exact checks of calibration, clipping and keys (`exact_checks.py`) and of every number
-that whole agents send (`whole_agents.py`); tests of the draws that noise is made of (`noise_tests.py`);
-black-box attacks (`attacks.py`). With secure aggregation the claim is about totals without the rows of the
-members that collude, and the totals of a whole federation (`whole_federation.py`) and its protocol
-(`protocol_checks.py`) are checked too. Tests and attacks are statistical and can fail by chance, so a failure
-is followed by a second look on fresh keys, and a claim is called false only if both fail. The audit can show
-that a claim is false; it can't show that a claim is true, which is why the claim has a proof. The
-mistakes that it must detect are in `tests/support/mistakes.py`.
+It has three parts: exact checks of schedule, calibration and clipping (`exact_checks.py`); tests of the draws
+that noise is made of (`noise_tests.py`); black-box attacks (`attacks.py`). With secure aggregation the claim
+is about totals without the rows of the members that collude. Tests and attacks are statistical and can fail
+by chance, so a failure is followed by a second look on fresh keys, and a claim is called false only if both
+fail. The audit can show that a claim is false; it can't show that a claim is true, which is why the claim has
+a proof. That whole agents send what the proof says is compared in the project's tests, number by number.
 """
 
 from __future__ import annotations
@@ -20,12 +18,10 @@ from typing import Any
 import numpy as np
 
 from fedfairx.agent.options import Options
-from fedfairx.audit import exact_checks, protocol_checks
+from fedfairx.audit import exact_checks
 from fedfairx.audit.attacks import Attack, attack
-from fedfairx.audit.noise_tests import TESTS, draws_alike, noise_tests, sample
+from fedfairx.audit.noise_tests import TESTS, noise_tests, sample
 from fedfairx.audit.subject import AuditedConfig, CheckResult
-from fedfairx.audit.whole_agents import whole_agents
-from fedfairx.audit.whole_federation import whole_federation
 from fedfairx.errors import require
 from fedfairx.privacy.accounting import epsilon_for, mu_for
 from fedfairx.privacy.guarantee import plain_values
@@ -134,8 +130,7 @@ def audit(
     Guarantees:
     - The claim of correct code is called false in 1 audit of a million, all tests and bounds together; exact
       checks do not fail by chance.
-    - The code under audit is the agents' own: observing, clipping, leaf, stream, keyed noise, release, saving
-      and loading, ledger and database.
+    - The code under audit is the agents' own: calibration, clipping, leaves, stream and keyed noise.
     """
     require(runs >= 100, "runs", "must be >= 100", runs)
     require(dimension >= 1, "dimension", "must be >= 1", dimension)
@@ -149,29 +144,17 @@ def audit(
     claimed_mu = min(subject.mechanism.mu, mu_for(epsilon, delta))
     claimed_epsilon = epsilon_for(delta, claimed_mu)
     sensitivity, pair = exact_checks.data_path(subject)
-    exact, draws = whole_agents(subject, seed=seed)
-    if subject.rows:
-        exact += (protocol_checks.opened_once(subject),)
-        if isinstance(options.mechanism, str):  # terms name a mechanism
-            totals, more = whole_federation(subject, seed=seed)
-            exact, draws = exact + totals, draws + more
     certain = (
         # A schedule that depends on the data leaks by its timing, whatever the noise.
         CheckResult("schedule: fixed before the first record", float(public), "= 1", public),
-        exact_checks.keys(),
         *exact_checks.calibration(subject, epsilon, delta),
         sensitivity,
-        *exact,
-        draws_alike(draws, key=f"{seed}"),
     )
     unconfirmed: tuple[str, ...] = ()
     share = _LOOK_ERROR_RATE / 2
     for look in (1, 2):
         key = f"{seed}, look {look}"
-        rate = share / (TESTS + subject.rows)
-        checks = noise_tests(subject, sample(subject, key=key), rate, key=key)
-        if subject.rows:
-            checks += protocol_checks.hiding(subject, rate)
+        checks = noise_tests(subject, sample(subject, key=key), share / TESTS, key=key)
         attacks = attack(subject, pair=pair, delta=delta, runs=runs, key=f"{key}, attack", error_rate=share)
         failed = _failed(attacks, checks, claimed_mu, claimed_epsilon)
         if not failed:

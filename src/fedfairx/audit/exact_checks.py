@@ -3,10 +3,7 @@
 - Calibration: μ is computed from the mechanism's matrices, and δ at the requested ε from the definition, not
   with `accounting.py`.
 - Data path: canaries (records at the limits, beyond them, at 1e6, infinite, NaN, of either sign) go through
-  the real privatizer without noise, and no two effects may differ by more than the sensitivity. That a
-  record's effect lies in one leaf and does not depend on other records is checked in `whole_agents.py`.
-  Together these give what the proof needs: one record changes one leaf by at most Δ.
-- Keys: those of `new_key` differ.
+  the real privatizer without noise, and no two effects may differ by more than the sensitivity.
 """
 
 from __future__ import annotations
@@ -18,11 +15,9 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from fedfairx.audit.subject import AuditedConfig, CheckResult, Pair, Record
-from fedfairx.privacy.mechanisms import noise
 
 OVERSIZE = math.sqrt(5.0)
 HUGE = 1e6
-_KEYS = 1 << 14  # keys of 16 or 24 bits would occur twice
 
 
 def calibration(subject: AuditedConfig, epsilon: float, delta: float) -> tuple[CheckResult, ...]:
@@ -85,10 +80,3 @@ def data_path(subject: AuditedConfig) -> tuple[CheckResult, Pair]:
         "data path: sensitivity", largest, f"≤ {sensitivity:.6g}", largest <= sensitivity + slack
     )
     return check, (candidates[first[best]], candidates[second[best]])
-
-
-def keys() -> CheckResult:
-    """Check that keys from the operating system are long enough and all different."""
-    distinct = {key for key in (noise.new_key() for _ in range(_KEYS)) if len(key) >= 32}
-    wrong = _KEYS - len(distinct)
-    return CheckResult(f"keys: too short or made twice, of {_KEYS}", float(wrong), "= 0", wrong == 0)

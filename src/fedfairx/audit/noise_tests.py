@@ -1,79 +1,24 @@
-"""Tests of the draws of keyed noise, of which all noise is made (`whole_agents.py` checks how).
+"""Tests of the draws of keyed noise, of which all noise is made: they are independent standard normals.
 
-Exactly: no two draws are alike whose key, agent, run, release or place differs in any way, however little.
-Statistically: draws are independent standard normals. Each test fails by chance with probability
-`error_rate`.
+Each test fails by chance with probability `error_rate`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import gammaincinv, kolmogi, ndtr, ndtri
 
 from fedfairx.audit.subject import AuditedConfig, CheckResult
-from fedfairx.audit.whole_agents import LONG
-from fedfairx.privacy.mechanisms.noise import KeyedNoise
 from fedfairx.util.arrays import Array
 
 TESTS = 8
 _SAMPLES = 12_000
 _TAIL_SAMPLES = 1 << 18
 _LONGEST = 2_048
-_RELEASES = [*range(1, 65), *(1 << power for power in range(7, 33))]
-#: Of agents and runs: they differ late, by case, by spaces, in how a letter is written, in where one ends.
-_NAMES = [
-    "",
-    "A",
-    "a",
-    "a ",
-    "a\0",
-    "A ",
-    "\u00e9",
-    "e\u0301",
-    LONG,
-    f"{LONG}1",
-    f"{LONG}2",
-    f"{LONG}2".upper(),
-]
 _FEWEST = 400  # products that make the law of a correlation nearly normal
-
-
-def draws_alike(agents: Sequence[Array], *, key: str) -> CheckResult:
-    """Count draws that occur twice, among those of agents and of inputs that are nearly the same."""
-    # By chance two consecutive numbers occur again, up to signs, with probability below 1e-15 over all pairs.
-    rows = [np.stack([draw[:-1], draw[1:]], axis=1) for draw in (*agents, *_related(key))]
-    pairs = np.round(np.abs(np.concatenate(rows)), 12)
-    alike = len(pairs) - len(np.unique(pairs, axis=0))
-    return CheckResult(f"draws: alike, of {len(rows)}", float(alike), "= 0", alike == 0)
-
-
-def _related(text: str) -> list[Array]:
-    """Return draws whose key, agent, run, release or place differ as little as possible."""
-    key, place = (hashlib.sha256(f"{part} {text}".encode()).digest() for part in ("key", "place"))
-
-    def draw(
-        key: bytes = key, agent: str = "audit", run: str = "audit", number: int = 1, place: bytes = place
-    ) -> Array:
-        return KeyedNoise(key, agent=agent, run=run)(number, 4, place)
-
-    return [
-        *(draw(number=number) for number in _RELEASES),
-        *(draw(key=changed) for changed in _one_bit_changed(key)),
-        *(draw(place=changed) for changed in (b"", place[:-1], *_one_bit_changed(place))),
-        *(draw(agent=name) for name in _NAMES),
-        *(draw(run=name) for name in _NAMES),
-        *(draw(agent=agent, run=run) for agent, run in (("ab", "c"), ("a", "bc"), ("abc", ""), ("", "abc"))),
-    ]
-
-
-def _one_bit_changed(value: bytes) -> list[bytes]:
-    number, bits = int.from_bytes(value, "big"), 8 * len(value)
-    return [(number ^ 1 << bit).to_bytes(len(value), "big") for bit in range(bits)]
 
 
 def sample(subject: AuditedConfig, *, key: str) -> Array:

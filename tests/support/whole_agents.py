@@ -1,9 +1,9 @@
-"""Whole agents under audit, as they are used: every number of every message is compared with what it must be.
+"""Whole agents, as they are used: every number of every message is compared with what it must be.
 
 Agents that `Options` make take records by `observe` and `learn`, some leaves one, some 50. Agents of the same
 key live at two places, on a cloned machine, and under names that differ late or by case. One is interrupted
 while it makes a release; others are stored in a database and opened again; one begins shortly before its last
-release. The audit knows records, keys and places, so it knows each message:
+release. The test knows records, keys and places, so it knows each message:
 
     release = grid(truth + noise),  noise = B·(draws of the key for each release and place)
 
@@ -26,13 +26,14 @@ import numpy as np
 
 from fedfairx.agent.agent import Agent
 from fedfairx.audit.exact_checks import canaries
-from fedfairx.audit.subject import AuditedConfig, CheckResult
+from fedfairx.audit.subject import CheckResult
 from fedfairx.errors import FedFairXError, StorageUnavailable
 from fedfairx.privacy.ledger.ledger import MemoryLedger, Position
 from fedfairx.privacy.mechanisms.noise import KeyedNoise
 from fedfairx.privacy.release import Release
 from fedfairx.storage.agents import read_agents
 from fedfairx.util.arrays import Array
+from whole_config import WholeConfig
 
 LONG = "a name of 200 letters " + 178 * "x"
 _LONGEST = 512  # releases of the first agent
@@ -88,7 +89,7 @@ class Watched:
     """An agent, the sums of the records that it was given, and the messages that it made."""
 
     def __init__(
-        self, subject: AuditedConfig, findings: Findings, agent: Agent, noise: KeyedNoise, earlier: int = 0
+        self, subject: WholeConfig, findings: Findings, agent: Agent, noise: KeyedNoise, earlier: int = 0
     ) -> None:
         self.subject, self.findings, self.noise = subject, findings, noise
         self.earlier = earlier  # number of releases before it was watched
@@ -174,7 +175,7 @@ class Watched:
         self.findings.compared += near.size
 
 
-def whole_agents(subject: AuditedConfig, *, seed: int) -> tuple[tuple[CheckResult, ...], list[Array]]:
+def whole_agents(subject: WholeConfig, *, seed: int) -> tuple[tuple[CheckResult, ...], list[Array]]:
     """Run the agents, and return the checks and all draws of their noise."""
     findings = Findings()
     with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix="fedfairx-audit-") as folder:
@@ -196,7 +197,7 @@ def whole_agents(subject: AuditedConfig, *, seed: int) -> tuple[tuple[CheckResul
     ), findings.draws
 
 
-def _in_memory(subject: AuditedConfig, findings: Findings, *, seed: int) -> None:
+def _in_memory(subject: WholeConfig, findings: Findings, *, seed: int) -> None:
     """Watch agents in memory."""
     # Name, place and data: "A" is the same key at two places, and on a cloned machine with other data.
     runs = [("A", 1, 1), ("A", 2, 1), ("A", 1, 2), ("a", 1, 1), (f"{LONG}1", 1, 1), (f"{LONG}2", 1, 1)]
@@ -229,7 +230,7 @@ def _fill(watched: Watched, generator: np.random.Generator, *, large: bool) -> N
 
 
 def _last_releases(
-    subject: AuditedConfig, findings: Findings, noise: KeyedNoise, generator: np.random.Generator
+    subject: WholeConfig, findings: Findings, noise: KeyedNoise, generator: np.random.Generator
 ) -> None:
     """Watch the last releases of a long stream: the ledger of an agent shortly before them is made up."""
     earlier = subject.releases - min(_LAST, subject.releases - _LONGEST)
@@ -246,7 +247,7 @@ def _last_releases(
     watched.compare()
 
 
-def _stored(subject: AuditedConfig, findings: Findings, folder: Path, *, seed: int) -> None:
+def _stored(subject: WholeConfig, findings: Findings, folder: Path, *, seed: int) -> None:
     """Watch two agents in a database, which are closed and opened again halfway."""
     place = folder / "agents.db"
     releases = min(subject.releases, _STORED)

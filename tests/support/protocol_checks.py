@@ -17,7 +17,7 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.special import gammainccinv
 
-from fedfairx.audit.subject import AuditedConfig, CheckResult
+from fedfairx.audit.subject import CheckResult
 from fedfairx.errors import FedFairXError
 from fedfairx.federation.aggregation.epoch import Epoch
 from fedfairx.federation.aggregation.messages import with_share
@@ -35,6 +35,7 @@ from fedfairx.federation.aggregation.shares import (
 )
 from fedfairx.federation.roster.signing_keys import new_signing_key
 from fedfairx.privacy.mechanisms.noise_share import RANGE_BITS
+from whole_config import WholeConfig
 
 _ENTRIES = 4_096
 _PLACE = bytes(32)
@@ -92,7 +93,7 @@ class _Protocol:
         return seen
 
 
-def hiding(subject: AuditedConfig, error_rate: float) -> tuple[CheckResult, ...]:
+def hiding(subject: WholeConfig, error_rate: float) -> tuple[CheckResult, ...]:
     """Check what all openers but one see of two rows; the test of its bytes fails with `error_rate`."""
     protocol = _Protocol(
         members=subject.agents, openers=_openers(subject), honest=subject.honest, entries=_ENTRIES
@@ -125,7 +126,7 @@ def _chi_squared(numbers: Ring) -> float:
     return float(np.square(counts - expected).sum() / expected)
 
 
-def opened_once(subject: AuditedConfig) -> CheckResult:
+def opened_once(subject: WholeConfig) -> CheckResult:
     """Count the answers of openers to requests that they must refuse."""
     openers = _openers(subject)
     protocol = _Protocol(members=subject.agents, openers=openers, honest=subject.honest, entries=2)
@@ -153,5 +154,5 @@ def _answers(
     return True
 
 
-def _openers(subject: AuditedConfig) -> int:
+def _openers(subject: WholeConfig) -> int:
     return subject.agents - subject.seen + 1

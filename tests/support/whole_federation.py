@@ -1,7 +1,7 @@
-"""A whole federation with secure aggregation under audit: every total is compared with what it must be.
+"""A whole federation with secure aggregation: every total is compared with what it must be.
 
 Members as services run them send their rows over one transport, at the times of a clock that is set here. One
-of them misses a round and is there again in the next. The audit reads the transport, as whoever carries the
+of them misses a round and is there again in the next. The test reads the transport, as whoever carries the
 messages can, and adds up what the openers have published. It knows all records, keys and places:
 
     total of round k = Σ over the members of grid(leaves up to k + share of the noise of round k)
@@ -18,8 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedfairx.audit.subject import AuditedConfig, CheckResult
-from fedfairx.audit.whole_agents import Findings, Watched
+from fedfairx.audit.subject import CheckResult
 from fedfairx.federation.aggregation.epoch import Draft
 from fedfairx.federation.aggregation.messages import read_key
 from fedfairx.federation.aggregation.records import MemoryStore
@@ -34,6 +33,8 @@ from fedfairx.federation.transport import MemoryTransport
 from fedfairx.federation.transport.protocol import OPENER, PARTIAL, aggregation_key
 from fedfairx.privacy.ledger.ledger import MemoryLedger
 from fedfairx.util.arrays import Array
+from whole_agents import Findings, Watched
+from whole_config import WholeConfig
 
 _ROUNDS = 4
 _AWAY = 2  # the round that the last member misses
@@ -43,7 +44,7 @@ _TURNS = 4  # exchanges of every member in a round: keys or rows, acceptances or
 class _Group:
     """All members of a federation of the audited options, with agents that the audit watches."""
 
-    def __init__(self, subject: AuditedConfig, findings: Findings, *, seed: int) -> None:
+    def __init__(self, subject: WholeConfig, findings: Findings, *, seed: int) -> None:
         self.subject, self.now, self.transport = subject, 0.0, MemoryTransport()
         self.convener = new_signing_key()
         keys = {f"member-{number}": new_signing_key() for number in range(subject.agents)}
@@ -131,7 +132,7 @@ class _Group:
         return int((total.values != expected).sum())
 
 
-def whole_federation(subject: AuditedConfig, *, seed: int) -> tuple[tuple[CheckResult, ...], list[Array]]:
+def whole_federation(subject: WholeConfig, *, seed: int) -> tuple[tuple[CheckResult, ...], list[Array]]:
     """Run the federation, and return the checks and all draws of its members' noise."""
     findings, compared, wrong, repeated = Findings(), 0, 0, 0
     generator = np.random.default_rng([seed, 4])
