@@ -36,7 +36,7 @@ MAY_IMPORT = {
     | {"lanes", "core", "theory", "decision", "features", "privacy", "steps", "storage", "agent"},
     "federation": BASE | {"core", "features", "privacy", "storage", "agent", "federation"},
     "simulation": BASE | {"lanes", "core", "privacy", "agent", "simulation"},
-    "audit": BASE | {"core", "privacy", "storage", "agent", "federation", "audit"},
+    "audit": BASE | {"core", "privacy", "agent", "audit"},
     "evaluation": BASE | {"core", "fairness", "storage", "agent", "evaluation"},
     "service": BASE
     | {"core", "decision", "fairness", "theory", "features", "privacy", "storage", "agent", "federation"}
