@@ -241,7 +241,7 @@ def run(report: Report) -> None:
             name = f"newcomers, delay {delay}, tau {tau}"
             compare(f"success rates N(0.5, {tau}²), rewards {delay} late", name, 1.1 if delay == 1 else 0.5)
             share = float(np.mean(now[name]["newcomer"]))
-            report.add("  newcomer before its first reward ÷ average", share, "×", at_most=1.5)
+            report.add(f"{name}: newcomer before its first reward ÷ average", share, "×", at_most=1.5)
     report.heading(
         f"{ROWS} rows with features, T = {ROW_ROUNDS}, means over {len(SHAPES)} shapes, {seeds} seeds"
     )

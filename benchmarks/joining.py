@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -21,7 +21,6 @@ import fedfairx as ffx
 from fedfairx.agent.schedules import Geometric, Plan
 from fedfairx.demo.couriers import SCHEMA, Couriers
 from fedfairx.federation.roster.terms import Terms
-from fedfairx.privacy import SimulatedNoise
 from measure import Report, main
 
 MEMBERS, ARMS, DIMENSION, ROUNDS = 10, 10, 5, 3000
@@ -88,36 +87,25 @@ def softmax(logs: np.ndarray) -> np.ndarray:
     return weights / weights.sum()
 
 
-def members(seed: int, epsilon: float | None, partners: str) -> list[ffx.Agent]:
+def members(seed: int, partners: str) -> list[ffx.Agent]:
     """Live agents of one federation, or with partners "none" without a federation."""
-    algorithm = "fed-fairx-bayes" if epsilon is None or partners == "none" else "priv-fairx-bayes"
     options = ffx.Options(
-        algorithm=algorithm,
+        algorithm="fed-fairx-bayes",
         schedule=SCHEDULE,
-        epsilon=epsilon if algorithm.startswith("priv") else None,
-        decide_from="own+released" if algorithm.startswith("priv") else None,
+        merit=ffx.merit.Exponential(STEEPNESS),
         partners="alike" if partners == "none" else partners,
     )
-    plan = Plan(2 * ROUNDS, MEMBERS, DIMENSION)
-    made = options.privatizers(plan, lambda i: SimulatedNoise(seed, agent=i))
-    merit = ffx.merit.Exponential(STEEPNESS)
     return [
-        ffx.Agent(
-            DIMENSION,
-            options=replace(options, merit=merit),
-            seed=1000 * seed + i,
-            privatizer=made[i],
-            name=f"member-{i}",
-        )
+        ffx.Agent(DIMENSION, options=options, seed=1000 * seed + i, name=f"member-{i}")
         for i in range(MEMBERS)
     ]
 
 
-def play(world: World, epsilon: float | None, partners: str, seed: int) -> np.ndarray:
+def play(world: World, partners: str, seed: int) -> np.ndarray:
     """(points, members) fairness regret up to the `POINTS` of the rounds that are counted; NaN for members
     that are not counted."""
     rng = np.random.default_rng(seed)  # contexts, noise and traffic do not depend on partners
-    thetas, agents = parameters(world, rng), members(seed, epsilon, partners)
+    thetas, agents = parameters(world, rng), members(seed, partners)
     due = {int(t) for t in SCHEDULE.rounds(Plan(2 * ROUNDS, MEMBERS, DIMENSION))}
     regret, held, found = np.zeros(MEMBERS), {}, []
     for t in range(world.late + ROUNDS):
@@ -155,8 +143,8 @@ def play(world: World, epsilon: float | None, partners: str, seed: int) -> np.nd
 
 def ratios(world: World, partners: str, seeds: int, pool: ProcessPoolExecutor) -> np.ndarray:
     """(points, members) mean regret over seeds, over that alone."""
-    joined = np.array(list(pool.map(partial(play, world, None, partners), range(seeds))))
-    alone = np.array(list(pool.map(partial(play, world, None, "none"), range(seeds))))
+    joined = np.array(list(pool.map(partial(play, world, partners), range(seeds))))
+    alone = np.array(list(pool.map(partial(play, world, "none"), range(seeds))))
     return joined.mean(axis=0) / alone.mean(axis=0)
 
 
@@ -205,7 +193,7 @@ def run(report: Report) -> None:
             report.add(f"{name}: all members", float(np.nanmean(found[-1])), "×")
             for point, each in zip(POINTS, found, strict=True):
                 goal = {"at_most": 1.1} if point == ROUNDS else {}
-                report.add(f"  the worst, {point} rounds", float(np.nanmax(each)), "×", **goal)
+                report.add(f"{name}: the worst, {point} rounds", float(np.nanmax(each)), "×", **goal)
         report.heading(f"{CITIES} cities of couriers, {ROUNDS} orders of each, {seeds} seeds")
         regrets = {
             name: np.array(list(pool.map(partial(couriers, name), range(seeds))))
@@ -219,7 +207,7 @@ def run(report: Report) -> None:
             low, high = (float(end(ratio)) for end in (np.min, np.max))
             report.add(f"{name}: regret ÷ alone", float(ratio.mean()), "×", low=low, high=high)
             later = found[:, WITHOUT:].sum() / alone[:, WITHOUT:].sum()
-            report.add(f"  after the first {WITHOUT} orders", float(later), "×")
+            report.add(f"{name}: after the first {WITHOUT} orders", float(later), "×")
 
 
 if __name__ == "__main__":
