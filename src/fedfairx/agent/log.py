@@ -91,8 +91,9 @@ class NullLog:
         pass
 
     def append_outcomes(self, step: Ended, decision: Decision) -> None:
-        several = decision.weights is not ONE
-        self.numbers.next += len(step.rewards) + (several and not decision.waiting)  # with their sum
+        self.numbers.next += len(step.rewards)
+        if decision.weights is not ONE and len(decision.outcomes) == len(decision.shown):
+            self.numbers.next += 1  # their sum
 
     def require_new(self, key: str) -> None:
         pass
