@@ -6,6 +6,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import numpy as np
 
 import fedfairx as ffx
 from fedfairx.core.statistics import packed_size
-from fedfairx.privacy import KeyedNoise, SqliteLedger, calibrate, mechanisms, new_key, private
+from fedfairx.privacy import KeyedNoise, calibrate, mechanisms, new_key, private
 from fedfairx.privacy.ledger.ledger import Ledger
+from fedfairx.storage.open_log import open_log
+from fedfairx.storage.privacy_ledger import StoredLedger
 from measure import Contestant, Report, main, race
 
 DIMENSION = 50
@@ -67,12 +70,9 @@ def syncing(path: Path) -> Callable[[], float]:
 
 def releases(report: Report, *, turns: int) -> None:
     report.heading(f"One release at d={DIMENSION}, sized for {RELEASES:,}")
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        SqliteLedger(Path(folder) / "ledger.sqlite", create=True) as ledger,
-    ):
+    with tempfile.TemporaryDirectory() as folder, closing(open_log(Path(folder) / "agent.db")) as log:
         agents = {name: agent_with(name) for name in mechanisms()}
-        agents["blt, on disk"] = agent_with("blt", ledger=ledger)
+        agents["blt, on disk"] = agent_with("blt", ledger=StoredLedger(log, 1, 1))
         field = {name: Contestant(releasing(agent)) for name, agent in agents.items()}
         times = race(field | {DISK: Contestant(syncing(Path(folder) / "plain"))}, turns=turns)
     for name in mechanisms():

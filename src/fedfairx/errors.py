@@ -262,10 +262,12 @@ class BudgetExhausted(PrivacyError):
 class LedgerMismatch(PrivacyError):
     """The record of past releases contradicts what is about to be released.
 
-    >>> from fedfairx.privacy import SqliteLedger
-    >>> SqliteLedger("lost.ledger")
+    >>> from fedfairx.privacy import MemoryLedger
+    >>> ledger = MemoryLedger()
+    >>> ledger.bind({"agent": "clinic"})
+    >>> ledger.bind({"agent": "ward"})
     Traceback (most recent call last):
-    fedfairx.errors.LedgerMismatch: ...
+    fedfairx.errors.LedgerMismatch: this ledger belongs to another configuration: agent differ; ...
     """
 
 

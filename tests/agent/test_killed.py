@@ -19,9 +19,11 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
-from fedfairx.errors import PrivacyError
-from fedfairx.privacy import Centring, KeyedNoise, MemoryLedger, Release, SqliteLedger, private
+from fedfairx.errors import PrivacyError, StorageUnavailable
+from fedfairx.privacy import Centring, KeyedNoise, MemoryLedger, Release, private
 from fedfairx.privacy.ledger.ledger import Ledger
+from fedfairx.storage.privacy_ledger import StoredLedger
+from stored_ledger import stored_ledger
 
 pytestmark = pytest.mark.process
 
@@ -59,7 +61,7 @@ def _lines(path: Path) -> list[list[str]]:
 def _live(folder: Path, outbox: Path, life: int, mechanism: str, centred: bool) -> None:
     """From wherever the ledger stands, until somebody kills it."""
     rng = np.random.default_rng(life)
-    with SqliteLedger(folder / "ledger", create=True) as ledger:
+    with stored_ledger(folder / "ledger") as ledger:
         agent = ffx.Agent(D, privatizer=_privatizer(ledger, mechanism, centred), seed=life)
 
         def send(number: int) -> None:
@@ -88,7 +90,7 @@ def _live(folder: Path, outbox: Path, life: int, mechanism: str, centred: bool) 
                 send(release.number)
 
 
-def _fork(agent: ffx.Agent, ledger: SqliteLedger, folder: Path) -> None:
+def _fork(agent: ffx.Agent, ledger: StoredLedger, folder: Path) -> None:
     """A child that is a copy of the agent, tries to go on, and may not."""
     waiting = agent.decide(np.eye(D))
     child = os.fork()
@@ -97,10 +99,10 @@ def _fork(agent: ffx.Agent, ledger: SqliteLedger, folder: Path) -> None:
             try:
                 work()
                 _log(folder / "breach", "a forked agent went on")
-            except PrivacyError:
+            except (PrivacyError, StorageUnavailable):
                 pass
         os._exit(0)
-    os.waitpid(child, 0)
+    assert os.waitpid(child, 0)[1] == 0
     agent.forget(waiting)
 
 
@@ -134,7 +136,7 @@ def _check_ledger(folder: Path, mechanism: str, centred: bool) -> int:
     given = {
         line[0]: np.array([float.fromhex(word) for word in line[1:]]) for line in _lines(folder / "given")
     }
-    with SqliteLedger(folder / "ledger") as ledger:
+    with stored_ledger(folder / "ledger") as ledger:
 
         class Following(MemoryLedger):
             def place(self, number: int) -> bytes:

@@ -22,11 +22,11 @@ from fedfairx.privacy import (
     KeyedNoise,
     MemoryLedger,
     SimulatedNoise,
-    SqliteLedger,
     StreamPrivatizer,
     calibrate,
     private,
 )
+from stored_ledger import stored_ledger
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -166,25 +166,6 @@ def test_the_guarantee_speaks_of_the_radii_and_records_that_moved_are_counted() 
     assert privatizer.guarantee.epsilon == pytest.approx(2.0)
 
 
-def test_state_goes_on_with_the_same_bits() -> None:
-    first, second = centred(2, epsilon=1.0), centred(2, epsilon=1.0)
-    contexts, rewards = records(3, 2, 6)
-    for privatizer in (first, second):
-        privatizer.add(contexts[0], rewards[0])
-        privatizer.release()
-    again = StreamPrivatizer.from_state(
-        second.state(),
-        centring=second.centring,
-        dimension=2,
-        mechanism=second.mechanism,
-        bounds=second.bounds,
-        noise=SimulatedNoise(0),
-    )
-    for privatizer in (first, again):
-        privatizer.add(contexts[1], rewards[1])
-    assert first.release().to_bytes() == again.release().to_bytes()
-
-
 def test_a_wrong_dimension_is_refused() -> None:
     with pytest.raises(InvalidInput, match="centring must have dimension 4"):
         private(4, epsilon=1.0, releases=1, noise=SimulatedNoise(0), centring=Centring.unit_box(3))
@@ -233,12 +214,12 @@ def test_whole_numbers_are_the_same_point() -> None:
 def test_a_durable_ledger_keeps_the_bytes_that_are_sent_and_the_count_of_clipped(tmp_path: Path) -> None:
     noise = {"noise": KeyedNoise(bytes(32), agent="a", run="r")}
     options = {"epsilon": 2.0, "releases": 4, "centring": Centring.unit_box(2), **noise}
-    with SqliteLedger(tmp_path / "l", create=True) as ledger:
+    with stored_ledger(tmp_path / "l") as ledger:
         privatizer = private(2, ledger=ledger, **options)
         privatizer.add(np.array([5.0, 5.0]), 9.0)
         release = privatizer.release()
         assert ledger.message(1) == release.to_bytes()
-    with SqliteLedger(tmp_path / "l") as ledger:
+    with stored_ledger(tmp_path / "l") as ledger:
         again = private(2, ledger=ledger, **options)
         assert again.release(1) == release
         assert again.clipped == 1

@@ -18,11 +18,12 @@ import pytest
 
 from fedfairx.privacy.bounds import Bounds
 from fedfairx.privacy.ledger.ledger import MemoryLedger
-from fedfairx.privacy.ledger.sqlite import SqliteLedger
 from fedfairx.privacy.mechanisms.gaussian import calibrate, mechanisms
 from fedfairx.privacy.mechanisms.noise import KeyedNoise
 from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 from fedfairx.privacy.release import Release
+from fedfairx.storage.privacy_ledger import StoredLedger
+from stored_ledger import stored_ledger
 
 RECORDS, LEAF = 30, 3
 STEPS = ["added", "frozen", "recorded", "sent", "marked"]
@@ -41,7 +42,7 @@ def _privatizer(name: str, **other) -> StreamPrivatizer:
     )
 
 
-def _oracle(name: str, ledger: SqliteLedger, records: int = RECORDS) -> dict[int, bytes]:
+def _oracle(name: str, ledger: StoredLedger, records: int = RECORDS) -> dict[int, bytes]:
     """The messages of a run that nothing stopped, with the noise of this ledger's places."""
 
     class Following(MemoryLedger):
@@ -72,7 +73,7 @@ def _agent(folder: Path, name: str, kill_at: tuple[str, int] | None = None, reco
         if kill_at == (reached, passed[reached]):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    with SqliteLedger(folder / "ledger", create=True) as ledger:
+    with stored_ledger(folder / "ledger") as ledger:
         privatizer = _privatizer(name, ledger=ledger, checkpoint=step)
 
         def send(number: int) -> None:
@@ -114,7 +115,7 @@ def _check(folder: Path, name: str, records: int = RECORDS) -> None:
         message = bytes.fromhex(line.decode())
         contents.setdefault(Release.from_bytes(message).number, set()).add(message)
     acknowledged = [int(line) for line in (folder / "acknowledged").read_bytes().split()]
-    with SqliteLedger(folder / "ledger") as ledger:
+    with stored_ledger(folder / "ledger") as ledger:
         oracle = _oracle(name, ledger, records)
         leaves = [ledger.leaf_of(index) for index in range(records)]
         assert ledger.unsent() == ()
@@ -179,7 +180,7 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
 
 def _check_after_fuzz(folder: Path) -> None:
     """As `_check`; the last line before a kill may be missing from the outbox: a cut line was dropped."""
-    with SqliteLedger(folder / "ledger") as ledger:
+    with stored_ledger(folder / "ledger") as ledger:
         oracle = _oracle("blt", ledger)
         assert {number: ledger.message(number) for number in oracle} == oracle
         assert [ledger.leaf_of(index) for index in range(RECORDS)] == [1 + i // LEAF for i in range(RECORDS)]

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from fedfairx.privacy.ledger.ledger import MemoryLedger
-from fedfairx.privacy.ledger.sqlite import SqliteLedger
 from fedfairx.privacy.mechanisms.gaussian import mechanisms
 from fedfairx.privacy.mechanisms.noise import KeyedNoise
 from fedfairx.privacy.privatizers.stream import StreamPrivatizer
+from fedfairx.storage.open_log import open_log
+from fedfairx.storage.privacy_ledger import StoredLedger
 from streams import KEY, configured, feed
 
 
@@ -69,12 +70,13 @@ def test_an_interruption_anywhere_in_a_release_repeats_and_skips_nothing(
     name: str, durable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C at every single line of the code that makes a release; then the caller tries again."""
-    monkeypatch.setattr("fedfairx.privacy.ledger.sql.secrets.token_bytes", bytes)
+    monkeypatch.setattr("fedfairx.storage.privacy_ledger.secrets.token_bytes", bytes)
     configuration = configured(name=name)
     expected = feed(StreamPrivatizer(3, ledger=MemoryLedger(random=bytes), **configuration), 7, 4)
 
     def life(stop_at: int, path: Path) -> tuple[list[bytes], bool]:
-        ledger = SqliteLedger(path, create=True) if durable else MemoryLedger(random=bytes)
+        log = open_log(path) if durable else None
+        ledger = MemoryLedger(random=bytes) if log is None else StoredLedger(log, 1, 1)
         privatizer = StreamPrivatizer(3, ledger=ledger, **configuration)
         generator = np.random.default_rng(7)
         found: dict[int, bytes] = {}
@@ -87,8 +89,8 @@ def test_an_interruption_anywhere_in_a_release_repeats_and_skips_nothing(
             if privatizer.spent < number:
                 privatizer.release()
             found[number] = privatizer.release(number).to_bytes()
-        if isinstance(ledger, SqliteLedger):
-            ledger.close()
+        if log is not None:
+            log.close()
         return [found[number] for number in sorted(found)], interrupted
 
     stop_at = 0

@@ -37,13 +37,13 @@ from fedfairx.privacy.bounds import Bounds
 from fedfairx.privacy.budget import Budget
 from fedfairx.privacy.centring import Centring
 from fedfairx.privacy.ledger import ledger
-from fedfairx.privacy.ledger.sql import SqlLedger
 from fedfairx.privacy.mechanisms import noise
 from fedfairx.privacy.mechanisms.gaussian import Gaussian
 from fedfairx.privacy.mechanisms.noise import KeyedNoise
 from fedfairx.privacy.mechanisms.noise_share import NoiseShare
 from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 from fedfairx.privacy.release import Release
+from fedfairx.storage.privacy_ledger import StoredLedger
 
 DIMENSION = 3
 RELEASES = 24
@@ -113,8 +113,8 @@ def _weaker(share: Callable[[Gaussian], float]) -> Wrong:
     """Claim what is claimed, and add a share of the noise."""
 
     def wrong(right: Any) -> Any:
-        def stream(self: Gaussian, draw: Any, *, entry_scale: Any, state: Any = None) -> Any:
-            return right(self, draw, entry_scale=entry_scale * share(self), state=state)
+        def stream(self: Gaussian, draw: Any, *, entry_scale: Any) -> Any:
+            return right(self, draw, entry_scale=entry_scale * share(self))
 
         return stream
 
@@ -124,8 +124,8 @@ def _weaker(share: Callable[[Gaussian], float]) -> Wrong:
 class _OwnStream:
     """A stream that makes its noise by `rule(number)`; enough of a `NoiseStream` for a privatizer."""
 
-    def __init__(self, rule: Callable[[int], Any], state: Any) -> None:
-        self.number = 0 if state is None else int(state["number"])
+    def __init__(self, rule: Callable[[int], Any]) -> None:
+        self.number = 0
         self._rule = rule
 
     def next(self) -> Any:
@@ -135,18 +135,15 @@ class _OwnStream:
     def advance(self, count: int) -> None:
         self.number += count
 
-    def state(self) -> dict[str, Any]:
-        return {"number": self.number, "memory": None}
-
 
 def _own_stream(rule: Callable[[Gaussian, Any, int, int], Any]) -> Wrong:
     """Make the noise, in units of the stated one, by `rule(mechanism, draw, size, number)`."""
 
-    def stream(self: Gaussian, draw: Any, *, entry_scale: Any, state: Any = None) -> Any:
+    def stream(self: Gaussian, draw: Any, *, entry_scale: Any) -> Any:
         def noise_of(number: int) -> Any:
             return rule(self, draw, entry_scale.size, number) * entry_scale * self.base_sd
 
-        return _OwnStream(noise_of, state)
+        return _OwnStream(noise_of)
 
     return lambda _right: stream
 
@@ -174,12 +171,12 @@ def _one_a_level(_mechanism: Gaussian, draw: Any, size: int, number: int) -> Any
 def _shared_by_agents(right: Any) -> Any:
     """Right in every way but one: all agents draw the same noise."""
 
-    def stream(self: Gaussian, draw: Any, *, entry_scale: Any, state: Any = None) -> Any:
+    def stream(self: Gaussian, draw: Any, *, entry_scale: Any) -> Any:
         def same(number: int, count: int) -> Any:
             return np.random.default_rng(number).standard_normal(count)
 
         columns = entry_scale.size > 100  # those of the black box are runs, not agents
-        return right(self, draw if columns else same, entry_scale=entry_scale, state=state)
+        return right(self, draw if columns else same, entry_scale=entry_scale)
 
     return stream
 
@@ -552,7 +549,7 @@ MISTAKES: tuple[Mistake, ...] = (
     ),
     Mistake("a reward that enters twice", Agent, "_enter", _entered_twice, AGENTS),
     Mistake("a count of positive rewards only", StreamPrivatizer, "_enter", _positive_counted, COUNTS),
-    Mistake("a stored leaf that enters twice", SqlLedger, "position", _leaf_read_twice, AGENTS),
+    Mistake("a stored leaf that enters twice", StoredLedger, "position", _leaf_read_twice, AGENTS),
     Mistake(
         "noise scaled by the leaf's count beyond 2 records",
         StreamPrivatizer,

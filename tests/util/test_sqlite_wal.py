@@ -18,8 +18,7 @@ import pytest
 
 import fedfairx as ffx
 from fedfairx.cli.main import main
-from fedfairx.errors import LedgerMismatch, StateError
-from fedfairx.privacy import KeyedNoise, SqliteLedger, SqlitePersons, new_key, private
+from fedfairx.errors import StateError
 from fedfairx.storage.api_keys import open_keys
 from fedfairx.storage.open_log import open_for_reading
 
@@ -184,51 +183,12 @@ def test_after_the_end_of_a_program_it_opens(tmp_path: Path, ending: str) -> Non
     assert spent(place) == (2 if ending == "after a child" else 1)
 
 
-def test_a_ledger_that_nobody_holds_any_more_opens(tmp_path: Path) -> None:
-    ledger = SqliteLedger(tmp_path / "run.ledger", create=True)
-    ledger.bind({"a": 1})
-    del ledger
-    SqliteLedger(tmp_path / "run.ledger").close()
-
-
-# --- a ledger of its own ----------------------------------------------------------------------------------
-
-
-def test_a_ledger_without_its_wal_is_refused(tmp_path: Path) -> None:
-    place, noise = tmp_path / "run.ledger", KeyedNoise(new_key(), agent="clinic", run="first")
-    with SqliteLedger(place, create=True) as ledger:
-        privatizer = private(D, epsilon=2.0, releases=9, noise=noise, ledger=ledger)
-        privatizer.release()
-        copy = copied(place)
-        for create in (False, True):
-            with pytest.raises(LedgerMismatch, match=MISSING):
-                SqliteLedger(copy, create=create)
-        shutil.copy(f"{place}-wal", f"{copy}-wal")
-        with SqliteLedger(copy) as whole:
-            assert whole.spent() == 1
-        privatizer.release()
-    with SqliteLedger(copied(place)) as closed:
-        assert closed.spent() == 2
-
-
-def test_counts_of_persons_without_their_wal_are_refused(tmp_path: Path) -> None:
-    persons = SqlitePersons(tmp_path / "persons")
-    persons.count("ann", 3)
-    with pytest.raises(LedgerMismatch, match=MISSING):
-        SqlitePersons(copied(tmp_path / "persons"))
-    persons.close()
-    again = SqlitePersons(copied(tmp_path / "persons"))
-    assert again.of("ann") == 3
-    again.close()
-
-
 def test_files_of_others_stay_as_they_are(tmp_path: Path) -> None:
     place = tmp_path / "theirs.db"
     with closing(sqlite3.connect(place)) as theirs:
         theirs.execute("PRAGMA user_version = 1")
         theirs.execute("CREATE TABLE t (x)")
     content = place.read_bytes()
-    for opening in (lambda: ffx.Agent.open(place, dimension=D), lambda: SqliteLedger(place, create=True)):
-        with pytest.raises((StateError, LedgerMismatch)):
-            opening()
-        assert place.read_bytes() == content
+    with pytest.raises(StateError):
+        ffx.Agent.open(place, dimension=D)
+    assert place.read_bytes() == content

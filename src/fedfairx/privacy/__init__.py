@@ -7,7 +7,6 @@ from fedfairx.privacy.centring import Centring
 from fedfairx.privacy.guarantee import Guarantee, claim
 from fedfairx.privacy.ledger.ledger import MemoryLedger, MemoryPersons
 from fedfairx.privacy.ledger.rollback import refuse_old_copy
-from fedfairx.privacy.ledger.sqlite import SqliteLedger, SqlitePersons
 from fedfairx.privacy.mechanisms.gaussian import Gaussian, Mechanism, NonPrivate, calibrate, mechanisms
 from fedfairx.privacy.mechanisms.noise import KeyedNoise, SimulatedNoise, new_key
 from fedfairx.privacy.mechanisms.noise_share import NoiseShare
@@ -33,8 +32,6 @@ __all__ = [
     "Privatizer",
     "Release",
     "SimulatedNoise",
-    "SqliteLedger",
-    "SqlitePersons",
     "StreamPrivatizer",
     "Unbounded",
     "calibrate",

@@ -22,18 +22,8 @@ from fedfairx.federation.aggregation.records import (
     vault_in,
 )
 from fedfairx.federation.roster.rounds import Rounds
-from fedfairx.privacy.ledger.sqlite import SqliteLedger
+from fedfairx.storage.open_log import open_log
 from row_helpers import group
-
-
-def in_sqlite(path: Path, name: str = "a") -> tuple[SqliteLedger, SqlStore]:
-    """A value beside a ledger, in its file."""
-    ledger = SqliteLedger(path, create=True)
-    with ledger._file.transaction() as access:
-        access.write(
-            "CREATE TABLE IF NOT EXISTS aggregation (name TEXT PRIMARY KEY, value BLOB NOT NULL)", ()
-        )
-    return ledger, SqlStore(ledger._file, "aggregation", name)
 
 
 @pytest.fixture(params=["memory", "file", "sqlite"])
@@ -45,9 +35,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ValueStore
         yield file
         file.close()
     else:
-        ledger, table = in_sqlite(tmp_path / "ledger.db")
-        yield table
-        ledger.close()
+        log = open_log(tmp_path / "agent.db")
+        yield SqlStore(log, "a")
+        log.close()
 
 
 def test_what_is_written_is_read(store: ValueStore) -> None:
@@ -58,15 +48,15 @@ def test_what_is_written_is_read(store: ValueStore) -> None:
 
 
 def test_values_of_one_table_are_apart_and_survive(tmp_path: Path) -> None:
-    ledger, one = in_sqlite(tmp_path / "ledger.db")
-    two = SqlStore(ledger._file, "aggregation", "b")
+    log = open_log(tmp_path / "agent.db")
+    one, two = SqlStore(log, "a"), SqlStore(log, "b")
     one.write(b"1")
     two.write(b"2")
     assert (one.read(), two.read()) == (b"1", b"2")
-    ledger.close()
-    ledger, one = in_sqlite(tmp_path / "ledger.db")
-    assert one.read() == b"1"
-    ledger.close()
+    log.close()
+    log = open_log(tmp_path / "agent.db")
+    assert SqlStore(log, "a").read() == b"1"
+    log.close()
 
 
 def test_a_file_survives_and_is_private_and_open_once(tmp_path: Path) -> None:

@@ -13,8 +13,10 @@ from fedfairx.federation.exchange.envelope import Envelope
 from fedfairx.federation.setup.create import create_federation
 from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.federation.transport import SqliteTransport
-from fedfairx.privacy import KeyedNoise, SimulatedNoise, SqliteLedger
+from fedfairx.privacy import KeyedNoise, SimulatedNoise
+from fedfairx.storage.privacy_ledger import StoredLedger
 from member_helpers import terms
+from stored_ledger import stored_ledger
 
 pytestmark = pytest.mark.process
 
@@ -35,16 +37,15 @@ def dies(owner: Any, method: str) -> None:
 def live(folder: Path, step: str, output: Path) -> None:
     """A member's life, which a kill ends at `step`."""
     place = MemberFolder.read(folder)
-    path = folder / "ledger.sqlite"
-    with SqliteLedger(path, create=not path.exists()) as ledger, output.open("w") as told:
+    with stored_ledger(folder / "ledger.sqlite") as ledger, output.open("w") as told:
         noise = KeyedNoise(b"k" * 32, agent=place.name, run="first")
         member = place.member(place.roster.terms.agent(place.name, noise=noise, ledger=ledger))
         member.exchange()  # what an earlier life could not send
         methods = {
-            "frozen": (SqliteLedger, "freeze"),
-            "recorded": (SqliteLedger, "record"),
+            "frozen": (StoredLedger, "freeze"),
+            "recorded": (StoredLedger, "record"),
             "published": (SqliteTransport, "publish"),
-            "acknowledged": (SqliteLedger, "mark_sent"),
+            "acknowledged": (StoredLedger, "mark_sent"),
         }
         if step in methods:
             dies(*methods[step])
@@ -85,7 +86,7 @@ def test_killed_at_every_step_of_a_release(tmp_path: Path) -> None:
         ear.exchange()
     assert len(acknowledged) == 3 * len(STEPS)
     assert not ear.refusals
-    with SqliteLedger(base / "org1" / "ledger.sqlite") as ledger:
+    with stored_ledger(base / "org1" / "ledger.sqlite") as ledger:
         assert ledger.unsent() == ()
         assert ledger.spent() == len(STEPS)  # each life made its release, the killed ones by the next life
         assert all(ledger.leaf_of(record) is not None for record in acknowledged)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -10,31 +11,34 @@ from fedfairx.errors import LedgerMismatch
 from fedfairx.privacy.ledger.rollback import refuse_old_copy
 from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 from fedfairx.privacy.release import Release
+from stored_ledger import stored_ledger
 from streams import configured, feed
 
 
-def test_a_ledger_that_is_behind_its_peers_is_refused_on_opening() -> None:
-    configuration = configured()
-    privatizer = StreamPrivatizer(3, **configuration)
-    feed(privatizer, 1, 3)
-    saved = json.dumps(privatizer.state())
+def test_a_ledger_that_is_behind_its_peers_is_refused_on_opening(tmp_path: Path) -> None:
+    configuration, place = configured(), tmp_path / "ledger"
+    with stored_ledger(place) as ledger:
+        feed(StreamPrivatizer(3, ledger=ledger, **configuration), 1, 3)
 
-    def opened(*held: Release) -> StreamPrivatizer:
-        state = json.loads(saved)
-        return StreamPrivatizer.from_state(state, dimension=3, confirm=refuse_old_copy(held), **configuration)
+    def opened(*held: Release, number: int = 0) -> Release | None:
+        """The release of this number of a ledger that is opened again."""
+        with stored_ledger(place) as ledger:
+            confirm = refuse_old_copy(held)
+            privatizer = StreamPrivatizer(3, ledger=ledger, confirm=confirm, **configuration)
+            return privatizer.release(number) if number else None
 
-    third, fourth = privatizer.release(3), privatizer.release()
-    second = privatizer.release(2)
+    shutil.copy(place, tmp_path / "copy")
+
+    second, third, fourth = (opened(number=number) for number in (2, 3, 4))
+    (tmp_path / "ledger.lock").unlink()
+    shutil.copy(tmp_path / "copy", place)
     for fine in ((), (second,), (third, second), (third, third)):
         opened(*fine)
     with pytest.raises(
         LedgerMismatch, match="ends at release 3, and peers hold release 4: it is an old copy"
     ):
         opened(second, fourth)
-    went_on = opened()
-    other_fourth = went_on.release()
-    saved = json.dumps(went_on.state())
-    opened(other_fourth)
+    opened(opened(number=4))
     with pytest.raises(LedgerMismatch, match="peers hold release 4 with other content"):
         opened(fourth)
     with pytest.raises(LedgerMismatch, match="ends at release 0, and peers hold release 4"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from dataclasses import replace
@@ -10,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedfairx.errors import BudgetExhausted, InvalidInput, StateError
+from fedfairx.errors import BudgetExhausted, InvalidInput
 from fedfairx.privacy.accounting import delta_for, mu_for
 from fedfairx.privacy.bounds import Bounds
 from fedfairx.privacy.mechanisms.gaussian import Gaussian, NonPrivate, calibrate, mechanisms
@@ -181,25 +180,16 @@ def test_the_stream_ends_with_its_budget(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("before", [0, 1, 6, 7, 8, 100])
-def test_a_saved_stream_goes_on_with_the_same_bits(name: str, before: int) -> None:
+def test_a_stream_that_skipped_goes_on_with_the_same_bits(name: str, before: int) -> None:
     mechanism, scale = _make(name, 130), np.ones(4)
     stream = mechanism.stream(SimulatedNoise(1), entry_scale=scale)
-    stream.advance(before)
-    saved = json.loads(json.dumps(stream.state()))
-    again = mechanism.stream(SimulatedNoise(1), entry_scale=scale, state=saved)
+    for _ in range(before):
+        stream.next()
     skipped = mechanism.stream(SimulatedNoise(1), entry_scale=scale)
     skipped.advance(before)
     for _ in range(20):
         bits = stream.next().tobytes()
-        assert again.next().tobytes() == bits
         assert skipped.next().tobytes() == bits
-
-
-def test_a_stream_of_another_dimension_is_refused() -> None:
-    mechanism = _make("blt", 10)
-    state = mechanism.stream(SimulatedNoise(1), entry_scale=np.ones(4)).state()
-    with pytest.raises(StateError, match="dimension"):
-        mechanism.stream(SimulatedNoise(1), entry_scale=np.ones(5), state=state)
 
 
 def test_the_digest_names_the_mechanism() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from fedfairx.audit.subject import ZeroNoise
 from fedfairx.core.statistics import diagonal_entries, pack
-from fedfairx.errors import AlreadyObserved, BudgetExhausted, InvalidInput, LedgerMismatch, StateError
+from fedfairx.errors import AlreadyObserved, BudgetExhausted, InvalidInput, LedgerMismatch
 from fedfairx.privacy import (
     Bounds,
     Centring,
@@ -19,12 +19,12 @@ from fedfairx.privacy import (
     MemoryPersons,
     Release,
     SimulatedNoise,
-    SqliteLedger,
     StreamPrivatizer,
     carry_over,
     private,
     refuse_old_copy,
 )
+from stored_ledger import stored_ledger
 
 X = np.array([0.6, 0.8])
 
@@ -60,7 +60,6 @@ def test_messages_go_on_and_add_up() -> None:
     assert (release.number, release.count, release.mechanism) == (4, 4, both.mechanism.digest())
     assert release.packed == pytest.approx(4 * one, abs=0.1)
     assert both.release(4) == release
-    assert bytes.fromhex(both.state()["last"]) == last.to_bytes()
     both.release()
     both.release()
     with pytest.raises(BudgetExhausted):
@@ -157,29 +156,6 @@ def test_it_counts_what_was_clipped_and_what_waits() -> None:
     assert (both.clipped, both.waiting, both.spent) == (2, 2, 1)
 
 
-def test_it_goes_on_from_its_state() -> None:
-    before = _silent()
-    before.add(X, 1.0)
-    before.release()
-    both = ContinuedPrivatizer(_silent(), before=before)
-    both.add(X, 1.0)
-    both.release()
-    both.add(X, 1.0)
-    state = both.state()
-    settings = {"mechanism": before.mechanism, "bounds": Bounds(), "noise": ZeroNoise(), "dimension": 2}
-    settings["decide_from"] = "released"
-    old, new = (StreamPrivatizer.from_state(state[name], **settings) for name in ("before", "inner"))
-    again = ContinuedPrivatizer.from_state(state, inner=new, before=old)
-    assert again.release() == both.release()
-    assert again.guarantee == both.guarantee
-    other = _silent()
-    other.release()
-    with pytest.raises(StateError, match="its last message is another"):
-        ContinuedPrivatizer.from_state(state, inner=_silent(), before=other)
-    with pytest.raises(StateError, match="schema must be 2"):
-        ContinuedPrivatizer.from_state({"schema": 1}, inner=new, before=old)
-
-
 def test_peers_are_asked_in_the_numbers_of_both_runs() -> None:
     before = _private(0)
     before.release()
@@ -202,7 +178,7 @@ def test_peers_are_asked_in_the_numbers_of_both_runs() -> None:
 
 def test_records_in_no_message_enter_the_new_run_once(tmp_path: Path) -> None:
     """Of a durable ledger too: the old one, opened again, doesn't have them any more."""
-    with SqliteLedger(tmp_path / "old", create=True) as ledger:
+    with stored_ledger(tmp_path / "old") as ledger:
         before = _silent(ledger=ledger)
         before.add(X, 1.0, "in a release")
         before.release()
@@ -221,7 +197,7 @@ def test_records_in_no_message_enter_the_new_run_once(tmp_path: Path) -> None:
         assert after.waiting == 4
         release = ContinuedPrivatizer(after, before=before).release()
         assert (release.count, _trace(release)) == (5, pytest.approx(5.0, abs=1e-4))
-    with SqliteLedger(tmp_path / "old") as ledger:
+    with stored_ledger(tmp_path / "old") as ledger:
         assert _trace(_silent(ledger=ledger).release()) == pytest.approx(1.0, abs=1e-4)
 
 

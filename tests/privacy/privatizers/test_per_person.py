@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,22 +15,21 @@ from fedfairx.errors import (
     AlreadyObserved,
     InvalidInput,
     LedgerMismatch,
-    PrivacyError,
     ReplacementRefused,
-    StateError,
 )
 from fedfairx.privacy import (
     Bounds,
     Centring,
     MemoryPersons,
     SimulatedNoise,
-    SqliteLedger,
-    SqlitePersons,
     StreamPrivatizer,
     epsilon_for,
     mu_for,
     private,
 )
+from fedfairx.storage.open_log import open_log
+from fedfairx.storage.privacy_ledger import StoredPersons
+from stored_ledger import stored_ledger
 
 BUDGET = {"epsilon": 2.0, "delta": 1e-6, "releases": 4}
 X = np.array([0.6, 0.8])
@@ -59,7 +59,8 @@ def test_of_one_person_no_more_than_k_records_enter_and_all_count() -> None:
 
 
 def test_a_record_beyond_the_limit_stays_blank_when_it_is_amended(tmp_path: Path) -> None:
-    for persons in (MemoryPersons(), SqlitePersons(tmp_path / "persons.db")):
+    log = open_log(tmp_path / "a.db")
+    for persons in (MemoryPersons(), StoredPersons(log, 1, 1)):
         privatizer = bound(records=2, persons=persons)
         for record in range(3):
             privatizer.add(X, 0.5, record, person="ann")
@@ -74,6 +75,7 @@ def test_a_record_beyond_the_limit_stays_blank_when_it_is_amended(tmp_path: Path
         assert privatizer.blank(X, 1.0, 2, person="ann", turn=(3, 3))  # it is blank already
         assert not privatizer.blank(X, 0.5, 0, person="ann", turn=(1, 2))
         assert privatizer.release().packed[-2:] == pytest.approx(0.75 * X, abs=1e-4)
+    log.close()
 
 
 def test_changing_all_records_of_a_person_changes_no_more_than_k_sensitivities() -> None:
@@ -136,90 +138,45 @@ def test_what_was_refused_is_not_counted() -> None:
     assert "ann" not in repr(privatizer) + repr(privatizer.persons)
 
 
-def test_state_goes_on_counting() -> None:
-    first = bound(records=2)
-    for _ in range(3):
-        first.add(X, 0.5, person="ann")
-    state = first.state()
-    configuration = {"mechanism": first.mechanism, "bounds": Bounds(), "noise": ZeroNoise()}
-    again = StreamPrivatizer.from_state(state, dimension=2, **configuration)
-    again.add(X, 0.5, person="ann")
-    assert (again.dropped, again.person_records) == (2, 2)
-    assert entered(again) == pytest.approx(2.0, abs=1e-4)
-    with pytest.raises(LedgerMismatch, match="a run keeps its limit"):
-        StreamPrivatizer.from_state(state, dimension=2, person_records=3, **configuration)
-
-
-def open_files(folder: Path, records: int = 2) -> tuple[StreamPrivatizer, SqliteLedger, SqlitePersons]:
-    ledger, persons = (
-        SqliteLedger(folder / "ledger", create=not (folder / "ledger").exists()),
-        SqlitePersons(folder / "persons"),
-    )
+@contextmanager
+def stored(path: Path, records: int = 2) -> Iterator[StreamPrivatizer]:
     given = {"noise": SimulatedNoise(0), "person_records": records} | BUDGET
-    try:
-        return private(2, ledger=ledger, persons=persons, **given), ledger, persons
-    except LedgerMismatch:
-        ledger.close()
-        persons.close()
-        raise
+    with stored_ledger(path) as ledger:
+        yield private(2, ledger=ledger, persons=StoredPersons(ledger._log, 1, 1), **given)
 
 
-def test_files_go_on_counting(tmp_path: Path) -> None:
+def test_a_database_goes_on_counting(tmp_path: Path) -> None:
     for _ in range(2):
-        privatizer, ledger, persons = open_files(tmp_path)
-        privatizer.add(X, 0.5, person="ann")
-        privatizer.add(X, 0.5, person="ann")
-        ledger.close()
-        persons.close()
+        with stored(tmp_path / "a.db") as privatizer:
+            privatizer.add(X, 0.5, person="ann")
+            privatizer.add(X, 0.5, person="ann")
     assert privatizer.dropped == 2  # both of the second process
-    assert stat.S_IMODE((tmp_path / "persons").stat().st_mode) == 0o600
-    with pytest.raises(LedgerMismatch, match="counted for records=2, got records=1"):
-        open_files(tmp_path, records=1)
-    with pytest.raises(StateError, match="open it again"):
-        privatizer.state()
 
 
 def test_a_ledger_with_records_that_were_not_counted_is_refused(tmp_path: Path) -> None:
-    """A file of counts that was lost, or records that came past the bound: k would be said of more."""
-    with SqliteLedger(tmp_path / "ledger", create=True) as ledger:
+    """Records that came past the bound: k would be said of more."""
+    with stored_ledger(tmp_path / "a.db") as ledger:
         private(2, noise=SimulatedNoise(0), ledger=ledger, **BUDGET).add(X, 0.5)
-    with pytest.raises(LedgerMismatch, match="records whose persons were not counted"):
-        open_files(tmp_path)
-
-
-def test_the_file_of_persons_is_its_owners_and_of_one_process(tmp_path: Path) -> None:
-    path = tmp_path / "persons"
-    path.touch(mode=0o644)
-    path.chmod(0o644)
-    persons = SqlitePersons(path)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    with pytest.raises(LedgerMismatch, match="is locked"):
-        SqlitePersons(tmp_path / "." / "persons")
-    persons.bind(2)
-    persons.close()
-    again = SqlitePersons(path)
-    (tmp_path / "persons.lock").unlink()
-    for work in (lambda: again.bind(2), lambda: again.count("ann", 1), again.total):
-        with pytest.raises(PrivacyError, match="was removed"):
-            work()
-    again.close()
-    path.write_text("no database, but long enough to be taken for one" * 9)
-    for _ in range(2):  # the lock is given back
-        with pytest.raises(LedgerMismatch, match="is not a file of persons"):
-            SqlitePersons(path)
+    with (
+        pytest.raises(LedgerMismatch, match="records whose persons were not counted"),
+        stored(tmp_path / "a.db"),
+    ):
+        pass
 
 
 def test_a_durable_ledger_needs_durable_counts(tmp_path: Path) -> None:
     given = pytest.raises(InvalidInput, match="persons must be given with a durable ledger")
-    with SqliteLedger(tmp_path / "ledger", create=True) as ledger, given:
+    with stored_ledger(tmp_path / "a.db") as ledger, given:
         bound(records=2, ledger=ledger)
 
 
 def test_a_limit_below_one_or_another_one_is_refused() -> None:
     with pytest.raises(InvalidInput, match="person_records must be a whole number >= 1"):
         bound(records=0)
+    persons = MemoryPersons()
+    bound(records=2, persons=persons)
     with pytest.raises(LedgerMismatch, match="a run keeps its limit"):
-        bound(records=1, persons=MemoryPersons(records=2))
+        bound(records=1, persons=persons)
 
 
 def test_an_agent_says_whose_record_it_is() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -19,15 +18,16 @@ from fedfairx.errors import (
     LedgerMismatch,
     PrivacyError,
     ReplacementRefused,
-    StateError,
 )
 from fedfairx.privacy.bounds import Bounds, Unbounded
 from fedfairx.privacy.ledger.ledger import MemoryLedger
-from fedfairx.privacy.ledger.sqlite import SqliteLedger
 from fedfairx.privacy.mechanisms.gaussian import mechanisms
 from fedfairx.privacy.mechanisms.noise import KeyedNoise, SimulatedNoise
 from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 from fedfairx.privacy.release import leaf_digest
+from fedfairx.storage.open_log import open_log
+from fedfairx.storage.privacy_ledger import StoredLedger
+from stored_ledger import stored_ledger
 from streams import KEY, configured, feed
 
 
@@ -96,7 +96,8 @@ def test_a_blanked_record_is_as_if_it_had_been_blank(bounds: Bounds) -> None:
 
 def test_a_record_of_a_frozen_leaf_is_amended_no_more(tmp_path: Path) -> None:
     x = np.array([0.1, 0.2, 0.3])
-    for ledger in (MemoryLedger(), SqliteLedger(tmp_path / "ledger.db", create=True)):
+    log = open_log(tmp_path / "a.db")
+    for ledger in (MemoryLedger(), StoredLedger(log, 1, 1)):
         privatizer = StreamPrivatizer(3, **configured(), ledger=ledger)
         privatizer.add(x, 0.5, "old")
         privatizer.release()
@@ -110,6 +111,7 @@ def test_a_record_of_a_frozen_leaf_is_amended_no_more(tmp_path: Path) -> None:
         assert privatizer._position.leaf[-3:] == pytest.approx(0.25 * x)
         with pytest.raises(AlreadyObserved):
             privatizer.add(x, 0.5, "new")
+    log.close()
 
 
 def test_releases_lie_on_a_grid_far_below_the_noise() -> None:
@@ -133,7 +135,7 @@ def test_a_record_enters_exactly_one_leaf() -> None:
             assert privatizer.waiting == 1
         privatizer.release()
         assert privatizer.waiting == 0
-        totals.append(privatizer.state()["total"])
+        totals.append(privatizer._position.total)
     increments = np.diff(totals, axis=0, prepend=np.zeros((1, 5)))
     assert np.count_nonzero(increments.any(axis=1)) == 1
     np.testing.assert_allclose(increments[2], pack(np.outer([0.6, 0.8], [0.6, 0.8]), np.array([0.6, 0.8])))
@@ -143,10 +145,10 @@ def test_a_record_id_given_twice_is_refused_and_changes_nothing() -> None:
     privatizer = StreamPrivatizer(2, **configured())
     privatizer.add(np.array([0.1, 0.2]), 0.5, record="visit-17")
     privatizer.release()
-    before = json.dumps(privatizer.state())
+    before = privatizer._position
     with pytest.raises(AlreadyObserved) as caught:
         privatizer.add(np.array([0.1, 0.2]), 0.5, record="visit-17")
-    assert json.dumps(privatizer.state()) == before
+    assert privatizer._position is before
     assert "leaf 1" in str(caught.value)
     assert "visit-17" not in str(caught.value)
 
@@ -181,28 +183,9 @@ def test_a_smaller_sensitivity_than_the_bounds_is_refused() -> None:
     StreamPrivatizer(2, **(configuration | {"bounds": Bounds(context_norm=0.5)}))
 
 
-@pytest.mark.parametrize("name", mechanisms())
-def test_a_saved_state_goes_on_with_the_same_bits(name: str) -> None:
-    configuration = configured(name=name)
-    privatizer = StreamPrivatizer(3, **configuration)
-    feed(privatizer, 1, 13)
-    privatizer.add(np.array([0.1, 0.7, -0.3]), 0.3, record="open")
-    saved = json.loads(json.dumps(privatizer.state()))
-    again = StreamPrivatizer.from_state(saved, dimension=3, **configuration)
-    assert (again.waiting, again.clipped, again.spent) == (1, privatizer.clipped, 13)
-    assert again.release(13) == privatizer.release(13)
-    again.ledger._random = privatizer.ledger._random = bytes  # the same salts, which there are not otherwise
-    assert feed(again, 2, 20) == feed(privatizer, 2, 20)
-    with pytest.raises(AlreadyObserved):
-        again.add(np.zeros(3), 0.0, record="open")
-    with pytest.raises(PrivacyError, match="not kept"):
-        again.release(2)
-
-
-def test_a_state_of_another_configuration_is_refused() -> None:
-    configuration = configured()
-    privatizer = StreamPrivatizer(3, **configuration)
-    state = privatizer.state()
+def test_a_ledger_of_another_configuration_is_refused() -> None:
+    configuration, ledger = configured(), MemoryLedger()
+    StreamPrivatizer(3, ledger=ledger, **configuration)
     others = (
         {"noise": KeyedNoise(bytes(32), agent="a", run="r")},
         {"noise": KeyedNoise(KEY, agent="b", run="r")},
@@ -214,22 +197,21 @@ def test_a_state_of_another_configuration_is_refused() -> None:
     )
     for other in others:
         with pytest.raises(LedgerMismatch, match="differ"):
-            StreamPrivatizer.from_state(state, dimension=3, **(configuration | other))
-    with pytest.raises(StateError, match="schema"):
-        StreamPrivatizer.from_state(state | {"schema": 1}, dimension=3, **configuration)
+            StreamPrivatizer(3, ledger=ledger, **(configuration | other))
 
 
-def test_a_durable_ledger_holds_the_state_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedfairx.privacy.ledger.sql.secrets.token_bytes", bytes)
-    configuration = configured()
+@pytest.mark.parametrize("name", mechanisms())
+def test_a_durable_ledger_goes_on_with_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("fedfairx.storage.privacy_ledger.secrets.token_bytes", bytes)
+    configuration = configured(name=name)
     oracle = StreamPrivatizer(3, ledger=MemoryLedger(random=bytes), **configuration)
     expected = feed(oracle, 5, 30)
-    with SqliteLedger(tmp_path / "ledger", create=True) as ledger:
+    with stored_ledger(tmp_path / "ledger") as ledger:
         found = feed(StreamPrivatizer(3, ledger=ledger, **configuration), 5, 30)
-        with pytest.raises(StateError, match="durable ledger"):
-            StreamPrivatizer(3, ledger=ledger, **configuration).state()
     assert found == expected
-    with SqliteLedger(tmp_path / "ledger") as ledger:
+    with stored_ledger(tmp_path / "ledger") as ledger:
         again = StreamPrivatizer(3, ledger=ledger, **configuration)
         assert [again.release(k).to_bytes() for k in range(1, 31)] == expected
         assert feed(again, 6, 10) == feed(oracle, 6, 10)
@@ -261,12 +243,12 @@ def test_a_failed_record_is_finished_by_the_next_call() -> None:
 
 
 def test_a_ledger_that_contradicts_itself_is_refused() -> None:
-    configuration = configured()
-    privatizer = StreamPrivatizer(3, **configuration)
+    configuration, ledger = configured(), MemoryLedger()
+    privatizer = StreamPrivatizer(3, ledger=ledger, **configuration)
     feed(privatizer, 0, 3)
-    state = privatizer.state()
+    ledger.restore(replace(privatizer._position, frozen=7))
     with pytest.raises(PrivacyError, match="contradict"):
-        StreamPrivatizer.from_state(state | {"frozen": 7}, dimension=3, **configuration)
+        StreamPrivatizer(3, ledger=ledger, **configuration)
 
 
 def test_the_leaf_digest_is_of_the_exact_leaf() -> None:

@@ -20,7 +20,7 @@ from fedfairx.errors import StorageUnavailable
 from fedfairx.federation.aggregation.epoch import Epoch
 from fedfairx.federation.aggregation.messages import PastTotal
 from fedfairx.federation.roster.rounds import Rounds
-from fedfairx.privacy.ledger.sql import LedgerDatabase
+from fedfairx.storage.transaction_log import Log
 from fedfairx.util.file_lock import FileLock
 from fedfairx.util.files import require_private, write_atomically
 
@@ -167,24 +167,23 @@ class FileStore:
 
 
 class SqlStore:
-    """A value in a table of (name TEXT PRIMARY KEY, value BLOB NOT NULL) of a ledger's database."""
+    """A value in the database of a member's agent, in the same transactions."""
 
-    def __init__(self, database: LedgerDatabase, table: str, name: str) -> None:
-        self._database, self._name = database, name
-        self._read = f"SELECT value FROM {table} WHERE name = ?"
-        self._write = (
-            f"INSERT INTO {table} (name, value) VALUES (?, ?) "
-            "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-        )
+    def __init__(self, log: Log, name: str) -> None:
+        self._log, self._name = log, name
 
     def read(self) -> bytes | None:
-        with self._database.reading() as access:
-            rows = access.read(self._read, (self._name,))
+        with self._log.lock:
+            rows = self._log.database.execute("SELECT value FROM aggregation WHERE name = ?", (self._name,))
         return bytes(rows[0][0]) if rows else None
 
     def write(self, value: bytes) -> None:
-        with self._database.transaction() as access:
-            access.write(self._write, (self._name, value))
+        statement = (
+            "INSERT INTO aggregation (name, value) VALUES (?, ?) "
+            "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        )
+        with self._log.transaction:
+            self._log.write(statement, (self._name, value))
 
 
 def record_in(store: ValueStore) -> Record:

@@ -83,7 +83,6 @@ from fedfairx.federation.transport.protocol import (
 )
 from fedfairx.privacy import Budget, Privatizer, Release, SimulatedNoise, StreamPrivatizer
 from fedfairx.privacy.mechanisms.noise_share import RANGE_BITS
-from fedfairx.storage.privacy_ledger import LogDatabase
 from fedfairx.storage.transaction_log import Log
 
 LEAVES = 64  # missed rounds that are made up for in one transaction, for which decisions wait
@@ -440,4 +439,4 @@ class SecureMember(Connection):
 
 def record_store(log: Log, name: str, federation: str) -> SqlStore:
     """Where a member's record is in the database of a log."""
-    return SqlStore(LogDatabase(log), "aggregation", f"{name}/{federation}")
+    return SqlStore(log, f"{name}/{federation}")

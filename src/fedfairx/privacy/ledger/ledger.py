@@ -29,8 +29,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
-
 from fedfairx.errors import AlreadyObserved, LedgerMismatch, PrivacyError
 from fedfairx.privacy.release import NoCopy
 from fedfairx.util.arrays import Array
@@ -53,12 +51,6 @@ class Position:
     leaf: Array = field(repr=False)
     leaf_count: int
     clipped: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {
-            name: part.tolist() if isinstance(part, np.ndarray) else part for name, part in vars(self).items()
-        }
 
 
 class Ledger(Protocol):
@@ -120,7 +112,7 @@ class MemoryLedger(NoCopy):
     0
 
     Guarantees:
-    - As `Ledger`, but nothing survives the process unless `state` is saved.
+    - As `Ledger`, but nothing survives the process.
     - It can't be copied.
     """
 
@@ -221,32 +213,6 @@ class MemoryLedger(NoCopy):
     def leaf_of(self, record: str | int) -> int | None:
         return self._file().get(str(record))
 
-    def state(self) -> dict[str, Any]:
-        """Return parameters, records, places and the last message, without earlier ones, as plain values."""
-        last = self._messages.get(self._spent)
-        return {
-            "parameters": self._parameters,
-            "records": dict(self._file()),
-            "spent": self._spent,
-            "message": None if last is None else last.hex(),
-            "places": [place.hex() for place in self._places],
-            "sent": self._spent not in self._unsent,
-        }
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> MemoryLedger:
-        """Restore a ledger from its `state`."""
-        ledger = cls()
-        ledger._parameters = None if state["parameters"] is None else dict(state["parameters"])
-        ledger._records = {str(record): int(leaf) for record, leaf in state["records"].items()}
-        ledger._places = [bytes.fromhex(place) for place in state["places"]]
-        ledger._spent = int(state["spent"])
-        if state["message"] is not None:
-            ledger._messages[ledger._spent] = bytes.fromhex(state["message"])
-            if not state["sent"]:
-                ledger._unsent.add(ledger._spent)
-        return ledger
-
 
 class Persons(Protocol):
     """Number of records of each person. As secret as the ledger.
@@ -269,23 +235,24 @@ class Persons(Protocol):
 
 
 class MemoryPersons:
-    """Counts in memory; they are part of their privatizer's state.
+    """Counts in memory.
 
-    >>> persons = MemoryPersons({"ann": 2}, records=3)
-    >>> persons.total()
-    2
+    >>> persons = MemoryPersons()
+    >>> persons.count("ann", 1), persons.total()
+    (1, 1)
 
     Guarantees:
     - As `Persons`; `repr` shows nobody.
     """
 
-    def __init__(self, counts: Mapping[str, int] | None = None, *, records: int | None = None) -> None:
-        self.counts = {str(person): int(count) for person, count in (counts or {}).items()}
-        self.records = records
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.records: int | None = None
 
     def bind(self, records: int) -> None:
         if self.records not in (None, records):
-            raise LedgerMismatch(another_limit(self.records, records))
+            text = f"these persons are counted for records={self.records}, got records={records}"
+            raise LedgerMismatch(f"{text}; a run keeps its limit")
         self.records = records
 
     def count(self, person: str, change: int) -> int:
@@ -335,8 +302,3 @@ def not_frozen(number: int) -> str:
 def already_in_leaf(leaf: int) -> str:
     """Error text for a record that is added twice. It doesn't show the record's id."""
     return f"this record is already in leaf {leaf}; a record enters one leaf, once"
-
-
-def another_limit(stored: int | None, limit: int) -> str:
-    """Error text for counts that are bound to another limit."""
-    return f"these persons are counted for records={stored}, got records={limit}; a run keeps its limit"

@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from importlib.resources import files
@@ -130,12 +129,6 @@ class BltMemory:
     def output(self) -> Array:
         # Not a matrix product: a plain sum gives the same bits every time, on every machine.
         return np.asarray((self._gains * self._buffers).sum(axis=0))
-
-    def vectors(self) -> list[Array]:
-        return list(self._buffers)
-
-    def load(self, number: int, vectors: Sequence[Array]) -> None:  # noqa: ARG002 (others need it)
-        self._buffers = np.array(vectors, dtype=np.float64)
 
 
 def _pairs(gap: Array) -> Array:

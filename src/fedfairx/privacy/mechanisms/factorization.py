@@ -12,7 +12,6 @@ enters at release t, and the noise of release t given all earlier ones has the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,12 +31,6 @@ class Memory(Protocol):
 
     def output(self) -> Array:
         """Return (Bz)_t for the last t absorbed, as a new array."""
-
-    def vectors(self) -> list[Array]:
-        """Return the memory as vectors."""
-
-    def load(self, number: int, vectors: Sequence[Array]) -> None:
-        """Load what `vectors` returned after `number` releases."""
 
 
 class Factor(Protocol):
@@ -135,10 +128,3 @@ class TreeMemory:
 
     def output(self) -> Array:
         return np.asarray(sum(self._nodes, np.zeros(self._width)))
-
-    def vectors(self) -> list[Array]:
-        return list(self._nodes)
-
-    def load(self, number: int, vectors: Sequence[Array]) -> None:
-        self._number = number
-        self._nodes = [np.array(vector, dtype=np.float64) for vector in vectors]

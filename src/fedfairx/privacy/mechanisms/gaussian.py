@@ -11,14 +11,14 @@ import hashlib
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from fedfairx.errors import BudgetExhausted, InvalidInput, StateError, require
+from fedfairx.errors import BudgetExhausted, InvalidInput, require
 from fedfairx.privacy.accounting import mu_for
 from fedfairx.privacy.centring import Centring
 from fedfairx.privacy.mechanisms.blt import blt_for
@@ -62,25 +62,14 @@ class NoiseStream:
     Guarantees:
     - Release k uses base noise `draw(k, q)` and no other; nothing is drawn twice for different releases.
     - After τ releases it raises `BudgetExhausted`.
-    - A new stream from `state` continues with the same bits. The state is as secret as the data: whoever
-      holds it can remove the noise from a release.
     """
 
-    def __init__(
-        self, factor: Factor, draw: Draw, *, scale: Array, state: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, factor: Factor, draw: Draw, *, scale: Array) -> None:
         self._factor = factor
         self._draw = draw
         self._scale = scale
         self._memory = factor.memory(scale.size)
         self.number = 0
-        if state is None:
-            return
-        vectors = [np.array(vector, dtype=np.float64) for vector in state["memory"]]
-        if any(vector.shape != scale.shape for vector in vectors):
-            raise StateError("the saved noise has another dimension than this stream")
-        self.number = int(state["number"])
-        self._memory.load(self.number, vectors)
 
     def next(self) -> Array:
         """Return the (q,) noise of the next release's prefix sum."""
@@ -98,10 +87,6 @@ class NoiseStream:
             base = self._draw(self.number + 1, self._scale.size)  # first: if it fails, nothing is skipped
             self._memory.absorb(base)
             self.number += 1
-
-    def state(self) -> dict[str, Any]:
-        """Return the stream's position as plain values."""
-        return {"number": self.number, "memory": [v.tolist() for v in self._memory.vectors()]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,10 +162,8 @@ class Gaussian:
             fields["share"] = self.share.parameters()
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
-    def stream(
-        self, draw: Draw, *, entry_scale: Array, state: Mapping[str, Any] | None = None
-    ) -> NoiseStream:
-        return NoiseStream(self.factor, draw, scale=self.own_sd * entry_scale, state=state)
+    def stream(self, draw: Draw, *, entry_scale: Array) -> NoiseStream:
+        return NoiseStream(self.factor, draw, scale=self.own_sd * entry_scale)
 
     def sample(self, generator: np.random.Generator, width: int) -> Array:
         noise = self.factor.correlate(generator.standard_normal((self.releases, width)))

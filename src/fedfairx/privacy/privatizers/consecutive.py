@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from fedfairx.errors import StateError, require
+from fedfairx.errors import require
 from fedfairx.privacy.accounting import epsilon_for
 from fedfairx.privacy.guarantee import Guarantee
 from fedfairx.privacy.ledger.rollback import Confirm
@@ -164,27 +163,6 @@ class ContinuedPrivatizer:
         return Release(
             last.number + inner.number, last.packed + inner.packed, last.count + inner.count, digest
         )
-
-    def state(self) -> dict[str, Any]:
-        """Return the states of both runs, and the last message of the first."""
-        return {
-            "schema": 2,
-            "last": self._last.to_bytes().hex(),
-            "before": self.before.state(),
-            "inner": self.inner.state(),
-        }
-
-    @classmethod
-    def from_state(
-        cls, state: Mapping[str, Any], *, inner: Privatizer, before: Privatizer
-    ) -> ContinuedPrivatizer:
-        """Restore a privatizer from its `state`, whose "inner" and "before" describe the other arguments."""
-        if state.get("schema") != 2:
-            raise StateError(f"schema must be 2, got schema={state.get('schema')!r}")
-        continued = cls(inner, before=before)
-        if continued._last.to_bytes().hex() != state["last"]:
-            raise StateError("before must be the run that was continued, but its last message is another one")
-        return continued
 
 
 def _either(old: Guarantee, new: Guarantee) -> float | None:

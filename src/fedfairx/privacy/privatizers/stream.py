@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
@@ -38,7 +38,6 @@ from fedfairx.errors import (
     LedgerMismatch,
     PrivacyError,
     ReplacementRefused,
-    StateError,
     require,
 )
 from fedfairx.privacy.bounds import Bounding, Bounds
@@ -114,9 +113,6 @@ class Privatizer(Protocol):
     def release(self, number: int | None = None) -> Release:
         """Close the open leaf and return the cumulative statistics, or an earlier release by its number."""
 
-    def state(self) -> dict[str, Any]:
-        """Return everything that is needed to continue, as plain values."""
-
 
 class StreamPrivatizer(NoCopy):
     """Private releases from a mechanism, bounds, keyed noise and a ledger.
@@ -152,8 +148,8 @@ class StreamPrivatizer(NoCopy):
     - Release τ+1 is refused with `BudgetExhausted`, and the leaf stays open.
     - A release number has one content; a repeated request returns the recorded bytes. Whatever interrupted a
       release, the next call makes that release, with the same noise.
-    - `state` and `from_state`, or a durable ledger, continue where it stopped; later leaves have fresh noise.
-      The ledger stores the public point, and continuing with another one is refused.
+    - A durable ledger continues where it stopped; later leaves have fresh noise. The ledger stores the public
+      point, and continuing with another one is refused.
     - At most `person_records` records of one person enter, over all leaves, crashes and restarts. A further
       record is accepted, counts and adds nothing, also after `amend`. A record without a person is refused;
       so are another limit, and counts that miss records of the ledger.
@@ -176,7 +172,6 @@ class StreamPrivatizer(NoCopy):
         persons: Persons | None = None,
         confirm: Confirm | None = None,
         checkpoint: Callable[[str], None] | None = None,
-        stream_state: Mapping[str, Any] | None = None,
     ) -> None:
         require(dimension >= 1, "dimension", "must be >= 1", dimension)
         require_decide_from(decide_from)
@@ -216,15 +211,13 @@ class StreamPrivatizer(NoCopy):
         self.dropped = 0
         if person_records is not None:
             self._bind_persons(person_records, passed=persons is not None)
-        if stream_state is not None:
-            self._stream = self._new_stream(stream_state)
         self._finish()
         if confirm is not None:
             confirm(self.spent, self._recorded(self.spent).digest if self.spent else "")
 
     def _bind_persons(self, records: int, *, passed: bool) -> None:
         require(records >= 1, "person_records", "must be >= 1", records)
-        text = "must be given with a durable ledger, such as SqlitePersons"
+        text = "must be given with a durable ledger"
         require(passed or isinstance(self.ledger, MemoryLedger), "persons", text, None)
         self.persons.bind(records)
         here = self._position
@@ -234,7 +227,7 @@ class StreamPrivatizer(NoCopy):
             )
 
     def parameters(self) -> dict[str, Any]:
-        """Return what the run is bound to; a ledger or a state with other parameters is refused."""
+        """Return what the run is bound to; a ledger with other parameters is refused."""
         return {
             "schema": 2,
             "dimension": self._summed,
@@ -516,54 +509,17 @@ class StreamPrivatizer(NoCopy):
         self._stream = stream
         return noise
 
-    def _new_stream(self, state: Mapping[str, Any] | None = None) -> NoiseStream:
+    def _new_stream(self) -> NoiseStream:
         def draw(number: int, count: int) -> Array:
             return self.noise(number, count, self.ledger.place(number))
 
-        return self.mechanism.stream(draw, entry_scale=self.bounds.entry_scale(self._summed), state=state)
+        return self.mechanism.stream(draw, entry_scale=self.bounds.entry_scale(self._summed))
 
     def _recorded(self, number: int) -> Release:
         message = self.ledger.message(number)
         if message is None:
             raise PrivacyError(f"release {number} was made, but its bytes are not kept in this ledger")
         return Release.from_bytes(message)
-
-    def state(self) -> dict[str, Any]:
-        """Return all that is needed to continue, as plain values; secret: exact sums, noise, persons."""
-        if not isinstance(self.ledger, MemoryLedger) or not isinstance(self.persons, MemoryPersons):
-            raise StateError(
-                "a privatizer with a durable ledger or durable counts of persons has its state there; "
-                "open it again instead"
-            )
-        records, counts = self.person_records, dict(self.persons.counts)
-        with self._one_at_a_time():
-            self._finish()
-            return {
-                "schema": 3,
-                **self._position.to_dict(),
-                "stream": None if self._stream is None else self._stream.state(),
-                "ledger": self.ledger.state(),
-                "persons": {"records": records, "dropped": self.dropped, "counts": counts},
-            }
-
-    @classmethod
-    def from_state(
-        cls, state: Mapping[str, Any], *, dimension: int, **configuration: Any
-    ) -> StreamPrivatizer:
-        """Restore a privatizer from its `state`; the configuration must be the one that it was made with."""
-        if state.get("schema") != 3:
-            raise StateError(f"schema must be 3, got schema={state.get('schema')!r}")
-        ledger = MemoryLedger.from_state(state["ledger"])
-        total, leaf = (np.array(state[name], dtype=np.float64) for name in ("total", "leaf"))
-        counts = {name: int(state[name]) for name in ("frozen", "total_count", "leaf_count", "clipped")}
-        ledger.restore(Position(total=total, leaf=leaf, **counts))
-        persons = state["persons"]
-        configuration = {"person_records": persons["records"]} | configuration
-        counted = MemoryPersons(persons["counts"], records=persons["records"])
-        stream = state["stream"]
-        privatizer = cls(dimension, ledger=ledger, persons=counted, stream_state=stream, **configuration)
-        privatizer.dropped = int(persons["dropped"])
-        return privatizer
 
 
 def required_grid(share: NoiseShare) -> tuple[int, int]:
