@@ -91,9 +91,8 @@ class NullLog:
         pass
 
     def append_outcomes(self, step: Ended, decision: Decision) -> None:
-        self.numbers.next += len(step.rewards)
-        if decision.weights is not ONE and len(decision.outcomes) == len(decision.shown):
-            self.numbers.next += 1  # their sum
+        ended = decision.weights is not ONE and len(decision.outcomes) == len(decision.shown)
+        self.numbers.next += len(step.rewards) + ended  # with their sum
 
     def require_new(self, key: str) -> None:
         pass

@@ -128,14 +128,17 @@ class Demo(Output):
         from fedfairx.federation.roster.rounds import Rounds
         from fedfairx.federation.roster.terms import Terms
 
+        rounds, aggregation = None, PLAIN
+        if self.secure:
+            rounds, aggregation = Rounds(begin=int(time.time()), **SECURE_ROUNDS), SECURE
         return Terms(
             schema=SCHEMA,
             agents=len(NAMES),
             horizon=self.rounds or HORIZON,
-            rounds=Rounds(begin=int(time.time()), **SECURE_ROUNDS) if self.secure else None,
+            rounds=rounds,
             algorithm="fed-fairx-bayes" if self.claimed is None else "priv-fairx-bayes",
             epsilon=self.claimed,
-            aggregation=SECURE if self.secure else PLAIN,
+            aggregation=aggregation,
         )
 
     def _port(self) -> int:
