@@ -190,7 +190,7 @@ def test_of_two_that_create_it_at_once_one_is_refused(empty_place: str) -> None:
         database.commit = slow_commit
         create_tables(database)
         database.close()
-    assert re.match(f"StorageUnavailable: .* is locked by process {os.getpid()} on ", answers[0])
+    assert re.match(f"InUse: .* is locked by process {os.getpid()} on ", answers[0])
     assert content_of(empty_place)["fedfairx"] == [(VERSION,)]
 
 
