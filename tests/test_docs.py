@@ -17,7 +17,6 @@ from fedfairx.agent.algorithms import ALGORITHMS, ALIASES, SOLVERS
 from fedfairx.agent.options import DECIDE_FROM
 from fedfairx.agent.schedules import SCHEDULES, Plan, schedule
 from fedfairx.cli.main import parser
-from fedfairx.experiments.registry import experiments
 from fedfairx.privacy import Bounds, Centring, calibrate, epsilon_for, mechanisms, mu_for
 from fedfairx.privacy.statement import found_at_most
 from fedfairx.service.federation import REFUSED
@@ -27,6 +26,7 @@ from fedfairx.service.routes import OPERATIONS
 from fedfairx.service.settings import table as table_of_settings
 from fedfairx.storage.schema import SQL
 from mistakes import MISTAKES
+from paper.registry import EXPERIMENTS
 
 ROOT = Path(__file__).resolve().parent.parent
 FRONT = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "deploy/README.md")
@@ -174,7 +174,7 @@ def test_the_readme_has_examples() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [*ALGORITHMS, *ALIASES, *mechanisms(), *SCHEDULES, *experiments(), *DECIDE_FROM]
+    [*ALGORITHMS, *ALIASES, *mechanisms(), *SCHEDULES, *EXPERIMENTS, *DECIDE_FROM]
     + [f'solver="{name}"' for name in SOLVERS if name != "fixed-point"],
 )
 def test_every_name_is_documented(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,7 +374,7 @@ def test_every_measurement_has_its_command_date_and_commit(name: str, other: set
 def test_every_experiment_has_its_command_date_and_commit() -> None:
     text = TEXT[ROOT / "docs" / "paper" / "results.md"]
     rows = re.findall(r"^\| (`.+?) \| `.+?` \| \d+ \w+ \d{4} \| [0-9a-f]{7} \|$", text, re.MULTILINE)
-    assert sorted(", ".join(rows).replace("`", "").split(", ")) == sorted(experiments())
+    assert sorted(", ".join(rows).replace("`", "").split(", ")) == sorted(EXPERIMENTS)
 
 
 def test_the_audit_detected_all_mistakes_that_there_are() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import graphlib
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -25,33 +26,26 @@ MAY_IMPORT = {
     "util": BASE,
     "lanes": BASE | {"lanes"},
     "core": BASE | {"lanes", "core"},
-    "theory": BASE | {"core"},
     "features": BASE,
     "decision": BASE | {"core"},
     "steps": BASE | {"core", "decision", "features", "privacy"},
     "privacy": BASE | {"lanes", "core", "privacy"},
     "fairness": BASE | {"core", "fairness"},
     "storage": BASE | {"core", "decision", "privacy", "steps", "storage"},
-    "agent": BASE
-    | {"lanes", "core", "theory", "decision", "features", "privacy", "steps", "storage", "agent"},
+    "agent": BASE | {"lanes", "core", "decision", "features", "privacy", "steps", "storage", "agent"},
     "federation": BASE | {"core", "features", "privacy", "storage", "agent", "federation"},
     "simulation": BASE | {"lanes", "core", "privacy", "agent", "simulation"},
     "audit": BASE | {"core", "privacy", "agent", "audit"},
     "evaluation": BASE | {"core", "fairness", "storage", "agent", "evaluation"},
     "service": BASE
-    | {"core", "decision", "fairness", "theory", "features", "privacy", "storage", "agent", "federation"}
+    | {"core", "decision", "fairness", "features", "privacy", "storage", "agent", "federation"}
     | {"evaluation", "service"},
     "client": BASE,
-    "experiments": BASE
-    | {"lanes", "core", "theory", "features", "privacy", "agent", "evaluation", "federation", "simulation"}
-    | {"experiments"},
 }
 #: Where alone a package may be imported: a folder or a file.
 ONLY_IN = {
     "nats": "federation/transport/nats",
     "flwr": "federation/transport",
-    "dask": "simulation/executors.py",
-    "distributed": "simulation/executors.py",
     "starlette": "service",
     "uvicorn": "service",
     "jinja2": "service/pages",
@@ -186,6 +180,21 @@ def test_the_core_does_no_input_or_output(part: str) -> None:
                 assert "random" not in called.split("."), f"{path} calls {called}: randomness is passed in"
 
 
+def test_the_paper_imports_public_names_alone() -> None:
+    """And no room of the package from which it could reach others."""
+    for path in sorted((PACKAGE.parents[1] / "paper").rglob("*.py")):
+        for node in statements(path):
+            names = [alias.name for alias in node.names]
+            if isinstance(node, ast.Import):
+                assert all(not name.startswith("fedfairx.") for name in names), f"{path} imports {names}"
+            elif (node.module or "").partition(".")[0] == "fedfairx":
+                public = getattr(importlib.import_module(str(node.module)), "__all__", ())
+                errors = node.module == "fedfairx.errors"  # all of whose names are public
+                assert errors or set(names) <= set(public), f"{path} imports {names} from {node.module}"
+    for path in FILES:
+        assert all(name.partition(".")[0] != "paper" for name in imports(path)), f"{path} knows of paper/"
+
+
 @pytest.mark.process
 def test_importing_the_package_loads_nothing_heavy() -> None:
     heavy = (
@@ -193,8 +202,6 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
         "matplotlib",
         "scipy.special",
         "scipy.optimize",
-        "dask",
-        "distributed",
         "starlette",
         "httpx",
         "pyarrow",

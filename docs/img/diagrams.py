@@ -28,7 +28,6 @@ APART = {"errors", "util", "cli", "demo", "__init__", "__main__"}  # below all r
 PLACES = {
     "lanes": (70, 170),
     "core": (170, 170),
-    "theory": (610, 345),
     "privacy": (280, 170),
     "storage": (390, 170),
     "steps": (390, 280),
@@ -41,7 +40,6 @@ PLACES = {
     "simulation": (610, 280),
     "service": (730, 60),
     "audit": (730, 280),
-    "experiments": (730, 170),
     "client": (70, 60),
 }
 

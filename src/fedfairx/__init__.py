@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedfairx import features
+    from fedfairx.agent import schedules
     from fedfairx.agent.agent import Agent
     from fedfairx.agent.algorithms import algorithms
     from fedfairx.agent.options import Options
@@ -46,6 +47,7 @@ __all__ = [
     "exposure",
     "features",
     "merit",
+    "schedules",
     "simulate",
 ]
 _NAMES = {
@@ -64,9 +66,9 @@ _NAMES = {
 }
 _ROOMS = (
     *("agent", "client", "core", "decision", "errors", "evaluation", "fairness", "features", "federation"),
-    *("lanes", "privacy", "simulation", "steps", "storage", "theory", "util"),
+    *("lanes", "privacy", "simulation", "steps", "storage", "util"),
 )
-_MODULES = {"merit": "core.merit", **{name: name for name in _ROOMS}}
+_MODULES = {"merit": "core.merit", "schedules": "agent.schedules", **{name: name for name in _ROOMS}}
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 
 

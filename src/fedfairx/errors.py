@@ -18,7 +18,6 @@
     ├── PrivacyError                    a call that would break the stated guarantee
     │   ├── BudgetExhausted             more releases than the mechanism was sized for
     │   └── LedgerMismatch              the record of releases and the configuration disagree
-    ├── ResultsError                    stored results that can't be used, or a sweep that failed
     └── MissingLibrary (ImportError)    an optional library that is not installed
 
 Three conditions are warnings, because every guarantee still holds:
@@ -271,24 +270,13 @@ class LedgerMismatch(PrivacyError):
     """
 
 
-class ResultsError(FedFairXError):
-    """Stored results can't be used, or a sweep could not be finished.
-
-    >>> from pathlib import Path
-    >>> from fedfairx.experiments.reproduce import Manifest
-    >>> Manifest.read(Path("no-such-folder"))
-    Traceback (most recent call last):
-    fedfairx.errors.ResultsError: ...
-    """
-
-
 class MissingLibrary(FedFairXError, ImportError):
     """An optional library is not installed.
 
-    >>> with needs("data"):
+    >>> with needs("plots"):
     ...     import no_such_library
     Traceback (most recent call last):
-    fedfairx.errors.MissingLibrary: this needs no_such_library: pip install 'fedfairx[data]'
+    fedfairx.errors.MissingLibrary: this needs no_such_library: pip install 'fedfairx[plots]'
     """
 
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reference as ref
-from fedfairx import theory
 from fedfairx.agent import schedules
 from fedfairx.agent.schedules import Determinant, Doubling, FigureGap, Geometric, Paper, Plan
 from fedfairx.errors import InvalidInput
+from paper import theory
 
 plans = st.builds(Plan, st.integers(1, 5000), st.integers(1, 40), st.integers(1, 12))
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +18,7 @@ from fedfairx.errors import InvalidInput
 from fedfairx.privacy import Bounds
 from fedfairx.simulation import Scenario, simulate
 
-VERBS = ("list", "simulate", "reproduce", "plot", "calibrate", "privacy", "audit", "verify", "warm")
+VERBS = ("list", "simulate", "privacy", "audit", "verify", "warm")
 SMALL = ("--agents", "2", "--arms", "3", "--dimension", "2", "--horizon", "40", "--seeds", "2")
 
 
@@ -92,7 +90,7 @@ def test_version(capsys: pytest.CaptureFixture[str]):
 def test_help_needs_none_of_the_heavy_libraries():
     code = (
         "import sys, fedfairx.cli.main as c; c.parser(); "
-        "sys.exit(any(m in sys.modules for m in ('pandas','pyarrow','matplotlib','tqdm','distributed')))"
+        "sys.exit(any(m in sys.modules for m in ('pandas','pyarrow','matplotlib')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -100,9 +98,8 @@ def test_help_needs_none_of_the_heavy_libraries():
 def test_list(capsys: pytest.CaptureFixture[str]):
     assert main(["list", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert set(found) == {"algorithms", "mechanisms", "schedules", "merits", "experiments"}
+    assert set(found) == {"algorithms", "mechanisms", "schedules", "merits"}
     assert {"fairx-linucb", "b1", "linucb"} <= set(found["algorithms"])
-    assert list(found["experiments"]) == [*(f"exp{i}" for i in range(1, 13)), "flights", "star"]
     assert main(["list", "schedules"]) == 0
     assert "figure-gap" in capsys.readouterr().out
 
@@ -265,121 +262,7 @@ def test_a_bad_file(tmp_path: Path, text, message, capsys: pytest.CaptureFixture
     assert message in refused(capsys, "simulate", "--config", str(config), "--horizon", "20")
 
 
-# --- reproduce and plot ------------------------------------------------------------------------------
-
-
-@pytest.mark.long
-def test_reproduce_and_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    out = ("--out", str(tmp_path / "out"))
-    assert (
-        main(["reproduce", "exp6", "--horizon", "60", "--seeds", "2", "--workers", "2", "--json", *out]) == 0
-    )
-    first = capsys.readouterr()
-    answer = json.loads(first.out)
-    assert answer["jobs"] == 8
-    assert answer["failures"] == []
-    assert "[8/8]" in first.err
-    assert Path(answer["report"]).is_file()
-    assert main(["reproduce", "exp6", "--horizon", "60", "--seeds", "2", "--quiet", *out]) == 0
-    quiet = capsys.readouterr()
-    assert quiet.err == ""
-    assert quiet.out.startswith(answer["report"])
-    assert main(["plot", "exp6", "--json", *out]) == 0
-    assert "exp6" in json.loads(capsys.readouterr().out)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("exp0",), "experiment must be one of exp1"),
-        (("exp1", "--horizon", "-1"), "horizon must be an integer >= 1, got horizon=-1"),
-        (("exp1", "--seeds", "0"), "seeds must be an integer >= 1"),
-        (("exp1", "--engine", "spark"), "engine must be one of"),
-        (("exp1", "--workers", "0"), "workers must be >= 1"),
-        (("exp1", "--out", "/proc/nowhere"), "out must be a folder that can be written"),
-        (("exp1", "--plugin", "/nonexistent.py"), "plugin must be a Python file"),
-    ],
-)
-def test_reproduce_refuses(
-    arguments, message, tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]
-):
-    monkeypatch.chdir(tmp_path)
-    assert message in refused(capsys, "reproduce", *arguments, "--quiet")
-
-
-def test_plot_without_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    assert "holds no results" in refused(capsys, "plot", "--out", str(tmp_path), "--quiet")
-    assert "experiment must be one of" in refused(capsys, "plot", "exp0", "--out", str(tmp_path))
-
-
-FAILING = """
-from fedfairx.experiments import Experiment, Run, Scores
-from fedfairx.simulation import Scenario
-small = Scenario(agents=2, arms=3, dimension=2, horizon=20)
-def runs(size):
-    return (Run("good", small, "fairx-linucb"), Run("bad", small, "priv-fairx-linucb", {"epsilon": -1.0}))
-EXPERIMENT = Experiment("failing", "F", "?", runs, lambda o, s: Scores(), lambda o, s: iter(()))
-"""
-
-
-def test_a_failed_job_exits_1_and_keeps_the_rest(
-    tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]
-):
-    from fedfairx.experiments import registry
-
-    monkeypatch.setattr(registry, "_PLUGGED", {})
-    plugin = tmp_path / "failing.py"
-    plugin.write_text(FAILING)
-    arguments = [
-        "reproduce",
-        "failing",
-        "--plugin",
-        str(plugin),
-        "--seeds",
-        "1",
-        "--out",
-        str(tmp_path / "out"),
-    ]
-    assert main([*arguments, "--quiet"]) == 1
-    err = capsys.readouterr().err
-    assert "1 of 2 jobs failed" in err
-    assert "failing bad, seed 0: InvalidInput: epsilon" in err
-    assert len(list((tmp_path / "out" / "results").glob("*.parquet"))) == 1
-
-
-@pytest.mark.process
-def test_ctrl_c_keeps_results_and_says_how_to_go_on(tmp_path: Path):
-    out = tmp_path / "out"
-    # The first job is short and its result is waited for; the second is long enough to be interrupted.
-    command = [sys.executable, "-m", "fedfairx", "reproduce", "exp1", "--horizon", "30000", "--seeds", "1"]
-    process = subprocess.Popen(
-        [*command, "--workers", "1", "--out", str(out)],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        # Tests run in the background inherit an ignored SIGINT, and so would the child.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    try:
-        deadline = time.monotonic() + 300
-        while not list(out.glob("results/*.parquet")):
-            assert process.poll() is None, process.stderr.read() if process.stderr else ""
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=120)
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-    stored = len(list(out.glob("results/*.parquet")))
-    assert process.returncode == 130
-    assert f"{stored} of 6 jobs are stored" in err
-    assert "the same command goes on from there" in err
-    assert "Traceback" not in err
-
-
-# --- privacy, audit, calibrate -----------------------------------------------------------------------
+# --- privacy, audit ----------------------------------------------------------------------------------
 
 
 def test_privacy_as_json(capsys: pytest.CaptureFixture[str]):
@@ -608,15 +491,6 @@ def test_audit_exits_1_when_the_claim_is_false(monkeypatch, capsys: pytest.Captu
     monkeypatch.setattr("fedfairx.audit.audit.AuditReport.failed", ("something",))
     assert main(["audit", "--releases", "2", "--dimension", "2", "--runs", "200"]) == 1
     assert "FALSE" in capsys.readouterr().out
-
-
-@pytest.mark.long
-def test_calibrate(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    out = tmp_path / "c.json"
-    arguments = ["calibrate", "--arms", "4,", "--noise-sd", "0.1", "--horizon", "1500", "--out", str(out)]
-    assert main(arguments) == 0
-    assert "chosen:" in capsys.readouterr().out
-    assert json.loads(out.read_text())["result"]["arms"] == 4
 
 
 @pytest.mark.process

@@ -12,13 +12,13 @@ import pytest
 
 import fedfairx as ffx
 import reference as ref
-from fedfairx import theory
 from fedfairx.agent.exchange import OTHERS, TOTAL
 from fedfairx.agent.schedules import SCHEDULES, Determinant, Doubling, Plan
 from fedfairx.core.estimate import REFRESH_EVERY
 from fedfairx.errors import BudgetExhausted, InvalidInput, MessageRefused
 from fedfairx.privacy import Centring, SimulatedNoise, epsilon_for, mu_for
 from fedfairx.privacy.release import total_of
+from paper import theory
 
 D = 3
 

@@ -88,7 +88,7 @@ def test_a_number_where_a_setting_belongs(options, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("library", "call", "extra"),
-    [("pandas", "to_frame", "experiments"), ("matplotlib", "plot", "plots")],
+    [("pandas", "to_frame", "frames"), ("matplotlib", "plot", "plots")],
 )
 def test_a_missing_library_is_named_with_its_extra(
     result: ffx.Result, monkeypatch: pytest.MonkeyPatch, library: str, call: str, extra: str

@@ -1,11 +1,17 @@
-"""Small runs and made-up outcomes."""
+"""Small runs and made-up outcomes, and what a report says without drawing."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import takewhile
+from typing import TypeVar
+
 import numpy as np
 
-from fedfairx.experiments import Outcome, Run
-from fedfairx.simulation import Scenario
+from fedfairx import Scenario
+from paper import Experiment, Outcome, Picture, Results, Run, Size
+
+T = TypeVar("T")
 
 
 def small_run(
@@ -27,3 +33,10 @@ def outcome(seeds=(0, 1), *, points: int = 4, scale: float = 1.0, arms: int = 3)
         weakest=np.ones((seeds.size, points)),
         seconds=0.5,
     )
+
+
+def said(experiment: Experiment, outcomes: Mapping[str, Outcome], size: Size, kind: type[T]) -> list[T]:
+    """The parts of a kind that come before the first picture."""
+    parts = experiment.parts(Results(outcomes), size)
+    before = takewhile(lambda part: not isinstance(part, Picture), parts)
+    return [part for part in before if type(part) is kind]

@@ -159,7 +159,7 @@ class Partners(dict[str, Partner]):
 
     def to_frame(self) -> pd.DataFrame:
         """One row for each partner."""
-        with needs("experiments"):
+        with needs("frames"):
             import pandas as pd
 
         return pd.DataFrame(

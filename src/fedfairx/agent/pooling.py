@@ -181,6 +181,16 @@ class NoiseBounds:
     largest: float  # ρ_max
     vector_cost: float  # z
 
+    def radius(self, observations: float, *, dimension: int, noise_sd: float, alpha: float) -> float:
+        """√β = σ√(2 ln(2/α) + d ln(1 + N/(dρ_min))) + √ρ_max + z of a sum of N observations, for ‖θ*‖ ≤ 1.
+
+        θ̂ - θ* = V⁻¹(Xη + h - Hθ*) with V ≽ H, and V ≽ G + ρ_min I for the first term (Abbasi-Yadkori et al.
+        2011).
+        """
+        grown = math.log1p(observations / (dimension * self.smallest))
+        spread = 2 * math.log(2 / alpha) + dimension * grown
+        return noise_sd * math.sqrt(spread) + math.sqrt(self.largest) + self.vector_cost
+
 
 def noise_bounds(*, noise_sd: float, dimension: int, releases: int, failure: float) -> NoiseBounds:
     """Bounds on the noise of an aggregate whose noisiest entry has sd `noise_sd`."""

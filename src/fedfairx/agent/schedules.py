@@ -19,12 +19,28 @@ from numpy.typing import NDArray
 from fedfairx.errors import require
 from fedfairx.util.config import ABOVE_0, COUNT, Limits, check_fields, option
 
+__all__ = [
+    "Determinant",
+    "Doubling",
+    "EveryRound",
+    "FigureGap",
+    "Geometric",
+    "Never",
+    "Paper",
+    "Plan",
+    "Schedule",
+]
+
 Rounds = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a schedule may depend on: public values, fixed before the first round."""
+    """What a schedule may depend on: public values, fixed before the first round.
+
+    >>> EveryRound().rounds(Plan(horizon=3, agents=2, dimension=5))
+    array([1, 2, 3])
+    """
 
     horizon: int
     agents: int
@@ -38,7 +54,12 @@ class Plan:
 
 
 class Schedule(Protocol):
-    """When all agents exchange their releases. One that is not `public` also has a `threshold`."""
+    """When all agents exchange their releases. One that is not `public` also has a `threshold`.
+
+    >>> weekly: Schedule = Paper(gap=7)
+    >>> weekly.max_releases(Plan(horizon=70, agents=2, dimension=5))
+    12
+    """
 
     @property
     def public(self) -> bool:
@@ -111,6 +132,9 @@ class Paper(_Public):
     """Doubling, then every g rounds, g = ⌈T / (m d² ln²(1 + T/d))⌉ (Solanki et al., Alg. 1 lines 10 to 17).
 
     `gap` replaces g where one is given.
+
+    >>> Paper(gap=10).rounds(Plan(horizon=40, agents=2, dimension=5))
+    array([ 1,  2,  4,  8, 16, 26, 36])
     """
 
     gap: int | None = option(None, limits=COUNT)
@@ -132,7 +156,11 @@ class Paper(_Public):
 
 @dataclass(frozen=True)
 class FigureGap(_Public):
-    """Doubling to `double_until`, then every `gap`: where the paper's plotted curves bend."""
+    """Doubling to `double_until`, then every `gap`: where the paper's plotted curves bend.
+
+    >>> FigureGap().rounds(Plan(horizon=100_000, agents=10, dimension=5)).size
+    34
+    """
 
     double_until: int = option(2048, limits=COUNT)
     gap: int = option(4330, limits=COUNT)
@@ -146,7 +174,11 @@ class FigureGap(_Public):
 
 @dataclass(frozen=True)
 class Doubling(_Public):
-    """start, 2·start, 4·start, …: gaps that double (B2)."""
+    """start, 2·start, 4·start, …: gaps that double (B2).
+
+    >>> Doubling().rounds(Plan(horizon=1000, agents=10, dimension=5))
+    array([100, 200, 400, 800])
+    """
 
     start: int = option(100, limits=COUNT)
 
@@ -164,6 +196,9 @@ class Geometric(_Public):
     Noisy statistics are worth in proportion to their records, so a new release pays when the records have
     grown by a constant factor. Before `start` noise would dominate. The rounds don't depend on the horizon,
     except that a run shorter than twice `start` begins half way, in order to share at all.
+
+    >>> Geometric(ratio=2.0).rounds(Plan(horizon=300, agents=10, dimension=5))
+    array([ 30,  60, 120, 240])
     """
 
     ratio: float = option(1.2, limits=Limits(gt=1))
@@ -182,7 +217,11 @@ class Geometric(_Public):
 
 @dataclass(frozen=True)
 class EveryRound(_Public):
-    """At the end of every round."""
+    """At the end of every round.
+
+    >>> EveryRound().max_releases(Plan(horizon=300, agents=10, dimension=5))
+    300
+    """
 
     def rounds(self, plan: Plan) -> Rounds:
         return np.arange(1, plan.horizon + 1, dtype=np.int64)
@@ -190,7 +229,11 @@ class EveryRound(_Public):
 
 @dataclass(frozen=True)
 class Never(_Public):
-    """No synchronisation: every agent learns alone."""
+    """No synchronisation: every agent learns alone.
+
+    >>> Never().max_releases(Plan(horizon=300, agents=10, dimension=5))
+    0
+    """
 
     def rounds(self, plan: Plan) -> Rounds:  # noqa: ARG002
         return np.empty(0, dtype=np.int64)
@@ -202,6 +245,9 @@ class Determinant:
 
     Dubey and Pentland 2020. Not private end to end: the rounds depend on the data (Zhou and Chowdhury
     2024). At most `cap` releases; after them it stops.
+
+    >>> Determinant().public
+    False
     """
 
     threshold: float = option(100.0, limits=ABOVE_0)
@@ -218,6 +264,7 @@ class Determinant:
         return min(self.cap, plan.horizon)
 
 
+#: Schedules by name.
 SCHEDULES: dict[str, Schedule] = {
     "paper": Paper(),
     "figure-gap": FigureGap(),

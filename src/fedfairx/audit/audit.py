@@ -185,7 +185,10 @@ def _failed(
 
 
 #: The two worlds of an attack, with their colours.
-WORLDS = (("with the one record", COLOURS["fed-fairx-linucb"]), ("with the other", COLOURS["blt"]))
+WORLDS = (
+    ("with the one record", COLOURS["fed-fairx-linucb"]),
+    ("with the other", COLOURS["priv-fairx-linucb"]),
+)
 
 
 def plot(report: AuditReport, path: str | Path) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import difflib
 import inspect
+import io
 import json
+import os
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from fedfairx.errors import InvalidInput
 from fedfairx.util.config import Setting, settings_of
+from fedfairx.util.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -151,12 +154,20 @@ def check_output(name: str, path: Path | None, endings: Sequence[str]) -> None:
 
 def write_figure(figure: Figure, path: Path) -> None:
     """Write a figure in the format that the file's name ends in."""
-    from fedfairx.experiments.report.figures import drawn
     from fedfairx.util.figure_style import styled
-    from fedfairx.util.files import write_whole
 
+    drawn = io.BytesIO()
     with styled():
-        write_whole(path, drawn(figure, path.suffix[1:]))
+        figure.savefig(drawn, format=path.suffix[1:])
+    write_file(path, drawn.getvalue())
+
+
+def write_file(path: Path, content: str | bytes) -> None:
+    """Create or replace an output file; on failure the old one stays."""
+    try:
+        write_atomically(path, content, partial=path.with_name(f".{path.name}.{os.getpid()}.partial"))
+    except OSError as error:
+        raise InvalidInput(f"{path} could not be written ({error.strerror or error})") from None
 
 
 def given(args: argparse.Namespace, settings: Iterable[Setting]) -> dict[str, Any]:

@@ -1,9 +1,8 @@
-"""`fedfairx list`: the names of algorithms, mechanisms, schedules, merits and experiments."""
+"""`fedfairx list`: the names of algorithms, mechanisms, schedules and merits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 from fedfairx.agent.by_name import MERITS
@@ -19,25 +18,19 @@ MECHANISMS = {
 
 @dataclass(frozen=True, kw_only=True)
 class List(Output):
-    """List the algorithms, mechanisms, schedules, merits and experiments.
+    """List the algorithms, mechanisms, schedules and merits.
 
         fedfairx list
-        fedfairx list experiments --json
+        fedfairx list schedules --json
 
     kind: list one kind only (default: all).
-    plugin: a Python file with experiments.
     """
 
-    kind: Literal["algorithms", "mechanisms", "schedules", "merits", "experiments"] | None = field(
+    kind: Literal["algorithms", "mechanisms", "schedules", "merits"] | None = field(
         default=None, metadata={"positional": True, "metavar": "KIND"}
     )
-    plugin: tuple[Path, ...] = ()
 
     def run(self) -> int:
-        from fedfairx.experiments.registry import load_plugin
-
-        for plugin in self.plugin:
-            load_plugin(plugin)
         listing = everything()
         if self.kind:
             listing = {self.kind: listing[self.kind]}
@@ -51,7 +44,6 @@ def everything() -> dict[str, dict[str, str]]:
     """Every name with a description, by kind."""
     from fedfairx.agent.algorithms import ALGORITHMS
     from fedfairx.agent.schedules import SCHEDULES
-    from fedfairx.experiments.registry import experiments
     from fedfairx.privacy import mechanisms
 
     return {
@@ -59,7 +51,6 @@ def everything() -> dict[str, dict[str, str]]:
         "mechanisms": {name: MECHANISMS.get(name, "") for name in mechanisms()},
         "schedules": {name: _line(item) for name, item in SCHEDULES.items()},
         "merits": {name: _line(item) for name, item in MERITS.items()},
-        "experiments": {name: item.question for name, item in experiments().items()},
     }
 
 

@@ -9,6 +9,7 @@ import os
 import pkgutil
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from fedfairx.cli.common import VerbParser, print_help
 from fedfairx.errors import FedFairXError, MissingLibrary
@@ -32,11 +33,6 @@ VERBS = {
         "evaluate": "cli.evaluate:Evaluate",
         "simulate": "cli.simulate:Simulate",
         "list": "cli.list:List",
-    },
-    "The paper": {
-        "reproduce": "cli.reproduce:Reproduce",
-        "plot": "cli.reproduce:Plot",
-        "calibrate": "cli.calibrate:Calibrate",
     },
 }
 WIDEST = 9  # letters of a command
@@ -80,20 +76,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code: int = args.run(args)
     except KeyboardInterrupt:
-        return _interrupted("")
+        return _interrupted()
     except MissingLibrary as error:
         print(f"fedfairx: {error}", file=sys.stderr)
         return EXIT_REFUSED
     except ImportError as error:
         if error.name is None or error.name.startswith("fedfairx"):
             raise
-        print(f"fedfairx: this needs {error.name}: pip install 'fedfairx[experiments]'", file=sys.stderr)
+        print(f"fedfairx: this needs {error.name}: pip install 'fedfairx[frames]'", file=sys.stderr)
         return EXIT_REFUSED
     except FedFairXError as error:
-        from fedfairx.experiments.sweep.jobs import SweepInterruptedError
-
-        if isinstance(error, SweepInterruptedError):
-            return _interrupted(f"{error}; the same command goes on from there")
         print(f"fedfairx: {error}", file=sys.stderr)
         return EXIT_REFUSED
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
@@ -102,12 +94,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _interrupted(text: str) -> int:
-    print(f"fedfairx: stopped{': ' + text if text else ''}", file=sys.stderr, flush=True)
-    if not text:  # interrupted twice: threads inside a compiled kernel would keep the process alive
-        sys.stdout.flush()
-        os._exit(EXIT_INTERRUPTED)
-    return EXIT_INTERRUPTED
+def _interrupted() -> NoReturn:
+    print("fedfairx: stopped", file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    os._exit(EXIT_INTERRUPTED)  # threads inside a compiled kernel would keep the process alive
 
 
 if __name__ == "__main__":

@@ -198,22 +198,13 @@ def _one(name: str, budget: Budget, args: PrivacyVerb) -> dict[str, Any]:
 
     from fedfairx.agent.pooling import noise_bounds
     from fedfairx.core.confidence import Confidence
-    from fedfairx.theory import private_radius
 
     mechanism, releases = budget.calibrate(), budget.releases
     sd = np.asarray(mechanism.sd(np.arange(1, releases + 1)))
     loudest = float(sd.max()) * math.sqrt(args.agents)
     noise = noise_bounds(noise_sd=loudest, dimension=args.dimension, releases=releases, failure=args.alpha)
-    radius = private_radius(
-        args.agents * args.horizon * budget.summed_bounds.context_norm**2,
-        dimension=args.dimension,
-        noise_sd=args.noise_sd,
-        alpha=args.alpha,
-        norm_bound=1.0,
-        eigenvalue_low=noise.smallest,
-        eigenvalue_high=noise.largest,
-        moment_noise=noise.vector_cost,
-    )
+    observations = args.agents * args.horizon * budget.summed_bounds.context_norm**2
+    radius = noise.radius(observations, dimension=args.dimension, noise_sd=args.noise_sd, alpha=args.alpha)
     practical = Confidence(noise_sd=args.noise_sd, failure=args.alpha)
     return {
         "name": name,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from fedfairx.agent.options import SCALE, Options
-from fedfairx.cli.common import FIGURES, Output, check_output, given, write_figure
+from fedfairx.cli.common import FIGURES, Output, check_output, given, write_figure, write_file
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.posterior import Prior
 from fedfairx.errors import InvalidInput
@@ -203,7 +203,6 @@ class Simulate(Output):
 
     def run(self) -> int:
         from fedfairx.simulation import compare
-        from fedfairx.util.files import write_whole
 
         check_output("out", self.out, (".csv", ".parquet"))
         check_output("plot", self.plot, FIGURES)
@@ -212,7 +211,7 @@ class Simulate(Output):
         if self.out is not None:
             frame = result.to_frame()
             csv = self.out.suffix == ".csv"
-            write_whole(self.out, frame.to_csv(index=False) if csv else frame.to_parquet())
+            write_file(self.out, frame.to_csv(index=False) if csv else frame.to_parquet())
         if self.plot is not None:
             write_figure(result.plot(), self.plot)
         text = [result.summary()]

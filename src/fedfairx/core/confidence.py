@@ -1,4 +1,4 @@
-"""The radius √β of the agents' confidence region; `theory` has the lemma's for a private sum."""
+"""The radius √β of the agents' confidence region."""
 
 from __future__ import annotations
 

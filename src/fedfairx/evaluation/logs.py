@@ -242,7 +242,7 @@ def _csv(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _parquet(path: Path) -> Iterator[Mapping[str, Any]]:
-    with needs("experiments"):
+    with needs("frames"):
         import pyarrow.parquet
 
     try:

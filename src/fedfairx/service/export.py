@@ -129,7 +129,7 @@ def _cell(value: object) -> object:
 
 def write_parquet(rows: Iterable[StoredDecision], file: Path | IO[bytes]) -> None:
     """Write a file group by group, so that only one group is in memory."""
-    with needs("experiments"):
+    with needs("frames"):
         import pyarrow
         import pyarrow.parquet
 

@@ -122,7 +122,7 @@ def _parquet(file: Path) -> Array:
 
         frame = pd.read_parquet(file)
     except ImportError:
-        raise InvalidInput("needs pandas and pyarrow: pip install 'fedfairx[experiments]'") from None
+        raise InvalidInput("needs pandas and pyarrow: pip install 'fedfairx[frames]'") from None
     return _rounds([str(name) for name in frame.columns], frame.to_numpy(dtype=np.float64))
 
 

@@ -117,7 +117,7 @@ class Result:
 
     def to_frame(self) -> pd.DataFrame:
         """One row for each seed and point."""
-        with needs("experiments"):
+        with needs("frames"):
             import pandas as pd
 
         seeds, points = len(self.seeds), self.rounds.size

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 _DATA = json.loads((files("fedfairx.util") / "figure_style.json").read_text(encoding="utf-8"))
 #: Okabe and Ito's colours, which people with any colour vision tell apart.
 COLOURS: dict[str, str] = _DATA["colours"]
-NAMES: dict[str, str] = _DATA["names"]
 METRIC_NAMES = {"fairness_regret": "fairness regret", "reward_regret": "reward regret"}
 End = tuple[float, str, str]  # value, label, colour
 

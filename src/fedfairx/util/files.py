@@ -1,22 +1,13 @@
-"""Files that are written as a whole or not at all, and files that only their owner may read.
-
-A file of a results folder is first written beside its place, as .NAME.MACHINE.PROCESS.partial: so what a
-killed run left can be told from what another run is writing.
-"""
+"""Files that are written as a whole or not at all, and files that only their owner may read."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
-import platform
 import tempfile
-import time
 from pathlib import Path
 
-from fedfairx.errors import ResultsError, StateError
-
-STALE_SECONDS = 86_400  # after which a partial file of another machine has no writer any more
+from fedfairx.errors import StateError
 
 
 def write_atomically(
@@ -47,45 +38,6 @@ def write_atomically(
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-def write_whole(path: Path, content: bytes | str) -> None:
-    """Create or replace a file of a results folder atomically; on failure the old one stays."""
-    partial = path.with_name(f".{path.name}.{_machine()}.{os.getpid()}.partial")
-    try:
-        write_atomically(path, content, partial=partial)
-    except OSError as error:
-        raise ResultsError(f"{path} could not be written ({error.strerror or error})") from None
-
-
-def remove_stale(folder: Path) -> None:
-    """Remove partial files whose writer was killed."""
-    for partial in folder.glob(".*.partial"):
-        with contextlib.suppress(OSError):  # another process may be at it too
-            if _is_stale(partial):
-                partial.unlink()
-
-
-def _is_stale(partial: Path) -> bool:
-    machine, process = partial.name.split(".")[-3:-1]
-    if machine != _machine():
-        return time.time() - partial.stat().st_mtime > STALE_SECONDS
-    return not _is_running(int(process)) if process.isdigit() else False
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # it runs as another user
-        return True
-    return True
-
-
-def _machine() -> str:
-    """The machine's name without dots."""
-    return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 
 
 def write_private(path: str | os.PathLike[str], content: bytes) -> None:

@@ -1,0 +1,249 @@
+"""The report: Markdown with links to figures, and one self-contained HTML page."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from fedfairx import schedules
+from paper.experiment import DATA, OURS, OWN, PAPER, TEXTS, Experiment, Part, Size, glossary
+from paper.scores import CRITERION, Claim, Headline, Ratio, Table, number
+
+T = TypeVar("T")
+# Tables that do not depend on results: where we differ from the paper and why.
+OUT_OF_REACH, DEVIATIONS = (
+    [[text.format(b1=schedules.Determinant()) for text in row] for row in TEXTS[name]]
+    for name in ("out of reach", "deviations")
+)
+_ORIGINS = {PAPER: "the paper's", OURS: "beyond the paper"}
+_VERDICTS = {"agrees": "good", "holds": "good", "differs": "bad", "does not hold": "bad", "undecided": "open"}
+
+
+class Drawn(NamedTuple):
+    """A figure on disk."""
+
+    caption: str
+    png: Path
+    svg: Path
+
+
+@dataclass(frozen=True)
+class Section:
+    """What the report says of one experiment."""
+
+    experiment: Experiment
+    parts: Sequence[Part | Drawn]
+    seconds: float  # of computing
+
+    def of(self, kind: type[T]) -> list[T]:
+        """Its parts of one kind."""
+        return [part for part in self.parts if type(part) is kind]
+
+    def scores(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        ratios = [
+            {"name": each.name, "paper": each.paper, "ours": each.ours.value}
+            | {"low": _plain(each.ours.low), "high": _plain(each.ours.high), "verdict": each.verdict}
+            for each in self.of(Ratio)
+        ]
+        tables = [
+            {"title": table.title, "columns": table.columns, "rows": table.rows} for table in self.of(Table)
+        ]
+        claims = [claim._asdict() for claim in self.of(Claim)]
+        headline = "".join(self.of(Headline))
+        return {
+            "ratios": ratios,
+            "claims": claims,
+            "tables": tables,
+            "notes": self.of(str),
+            "headline": headline,
+        }
+
+
+def _plain(value: float) -> float | None:
+    return value if value == value else None
+
+
+class Item(NamedTuple):
+    """A piece of the report: a heading, a paragraph, a warning, or what a section has."""
+
+    kind: str
+    content: Any
+
+
+def write_report(
+    sections: Sequence[Section], *, size: Size, facts: Mapping[str, Any], warning: str = ""
+) -> dict[str, str]:
+    """The files report.html and report.md. What is about the paper stands in them if its experiments do."""
+    name, items = title(sections), list(_items(sections, size, facts, warning))
+    return {"report.html": _html(name, items), "report.md": _markdown(name, items)}
+
+
+def title(sections: Sequence[Section]) -> str:
+    """The title of a report: whose experiments it has; of a user's own, their titles."""
+    origins = {section.experiment.origin for section in sections}
+    own = [section.experiment.title for section in sections if section.experiment.origin == OWN]
+    whose = {PAPER: "the paper's experiments", OURS: "our experiments"}
+    shown = [text for origin, text in whose.items() if origin in origins]
+    package = [f"Fair, private, federated bandits: {' and '.join(shown)}"] if shown else []
+    return "; ".join([*package, *own])
+
+
+def _items(sections: Sequence[Section], size: Size, facts: Mapping[str, Any], warning: str) -> Iterator[Item]:
+    origins = {section.experiment.origin for section in sections}
+    if warning:
+        yield Item("warning", warning)
+    if any(section.experiment.reduced(size) for section in sections):
+        yield Item("warning", f"This is a {size.note}. Nothing here is judged against the paper.")
+    for section in sections:
+        for headline in section.of(Headline):
+            yield Item("heading", "What was found")
+            yield Item("paragraph", headline)
+            yield Item("figure", section.of(Drawn)[0])
+    words = glossary("fair share", "fairness regret", *(w for s in sections for w in s.experiment.words))
+    for section in sections:
+        words |= section.experiment.words
+    yield Item("table", Table("", ("word", "meaning"), words.items()))
+    yield Item("paragraph", _how(sections, size, facts))
+    ratios = [
+        (section.experiment.name, each.name, f"{each.paper:.2f}", each.ours, each.verdict, each.note)
+        for section in sections
+        for each in section.of(Ratio)
+    ]
+    if ratios:
+        columns = ("experiment", "ratio", "paper", "ours", "verdict", "note")
+        note = f"Criterion: {CRITERION}. Ratios are geometric means over paired seeds."
+        yield Item("heading", "The paper's ratios beside ours")
+        yield Item("table", Table("", columns, ratios, note))
+    claims = [
+        (section.experiment.name, each.statement, each.verdict, each.found, each.criterion)
+        for section in sections
+        for each in section.of(Claim)
+    ]
+    if claims:
+        yield Item("heading", "Claims")
+        yield Item("table", Table("", ("experiment", "claim", "verdict", "found", "criterion"), claims))
+    for section in sections:
+        yield from _experiment(section)
+    if PAPER in origins:
+        yield Item("heading", "Where the paper's figures can't be had, and why")
+        yield Item("table", Table("", ("figure", "why"), OUT_OF_REACH))
+    if origins & {PAPER, OURS}:
+        yield Item("heading", "Every deviation from the paper")
+        yield Item("table", Table("", ("the paper", "what we do"), DEVIATIONS))
+        yield from _calibration()
+
+
+def _experiment(section: Section) -> Iterator[Item]:
+    experiment = section.experiment
+    origin = f" ({_ORIGINS[experiment.origin]})" if experiment.origin in _ORIGINS else ""
+    yield Item("heading", f"{experiment.name}: {experiment.title}{origin}")
+    yield Item("paragraph", experiment.question)
+    opening = bool(section.of(Headline))  # whose figure opens the report
+    yield from (Item("figure", drawn) for drawn in section.of(Drawn)[opening:])
+    yield from (Item("table", table) for table in section.of(Table))
+    yield from (Item("paragraph", note) for note in section.of(str))
+
+
+def _how(sections: Sequence[Section], size: Size, facts: Mapping[str, Any]) -> str:
+    """How the results were made."""
+    seeds = {
+        each.experiment.name: max(len(run.seeds(size.seeds)) for run in each.experiment.runs(size))
+        for each in sections
+    }
+    more = [f"0 to {count - 1} in {name}" for name, count in seeds.items() if count > size.seeds]
+    also = f" ({', '.join(more)}, as the tables say)" if more else ""
+    libraries = ", ".join(f"{name} {version}" for name, version in facts["libraries"].items())
+    where = f"{facts['workers']} workers here" if facts["engine"] == "local" else facts["engine"]
+    stored = f", {facts['reused']} results were stored already" if facts["reused"] else ""
+    return (
+        f"T = {number(size.horizon)} rounds, seeds 0 to {size.seeds - 1}{also}, the same for every "
+        "algorithm, so "
+        f"that comparisons are paired. Made by {facts['made_by']}, Python {facts['python']}, {libraries}. "
+        "Wall time "
+        f"{facts['sweep_seconds']:.0f} s on {where} ({facts['jobs']} runs{stored}); "
+        f"{sum(section.seconds for section in sections):.0f} s of computing in all. Bands and intervals "
+        "are 95 % of "
+        "the mean over seeds."
+    )
+
+
+def _calibration() -> Iterator[Item]:
+    stored = json.loads((DATA / "calibration.json").read_text(encoding="utf-8"))
+    result = stored["result"]
+    yield Item("heading", "Calibration")
+    text = (
+        f"K = {result['arms']} arms, reward noise σ = {result['noise_sd']:g}, radius scale s = "
+        f"{result['scale']:g}: "
+        "fitted on the B0 curve of Exp 1 alone, by `python -m paper calibrate`. Everything else is a "
+        "prediction."
+    )
+    yield Item("paragraph", text)
+    rows = [
+        (t["arms"], f"{t['noise_sd']:g}", f"{t['scale']:.3f}", f"{100 * t['error']:.1f} %", t["at_end"])
+        for t in stored["trials"]
+    ]
+    columns = ("K", "σ", "best s", "typical distance from the paper's B0", "B0 at T")
+    about = "What was tried (the best scale for each K and σ)"
+    yield Item("table", Table(about, columns, rows, stored["settings"]["note"]))
+
+
+# --- two formats -----------------------------------------------------------------------------------------
+
+
+def _markdown(name: str, items: Sequence[Item]) -> str:
+    """Plain text with links to the figures, which lie in a folder beside it."""
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+    def written(kind: str, content: Any) -> str:
+        if kind == "table":
+            rows = "\n".join(map(line, [content.columns, ["---"] * len(content.columns), *content.rows]))
+            about, note = (
+                f"{mark}{text}{mark}" for mark, text in (("**", content.title), ("*", content.note))
+            )
+            return "\n\n".join([*([about] if content.title else []), rows, *([note] if content.note else [])])
+        if kind == "figure":
+            png, svg = (f"{path.parent.name}/{path.name}" for path in content[1:])
+            return f"![{content.caption}]({png})\n\n{content.caption} ([SVG]({svg}))"
+        return {"heading": "## {}", "paragraph": "{}", "warning": "> **{}**"}[kind].format(content)
+
+    return "\n\n".join([f"# {name}", *(written(*item) for item in items)]) + "\n"
+
+
+def _html(name: str, items: Sequence[Item]) -> str:
+    """One page without references to anything outside of it."""
+
+    def cell(text: str) -> str:
+        kind = f' class="{_VERDICTS[text]}"' if text in _VERDICTS else ""
+        return f"<td{kind}>{html.escape(text)}</td>"
+
+    def written(kind: str, content: Any) -> str:
+        if kind == "table":
+            head = "".join(f"<th>{html.escape(column)}</th>" for column in content.columns)
+            body = "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in content.rows)
+            about = f"<caption>{html.escape(content.title)}</caption>" if content.title else ""
+            note = f'\n<p class="note">{html.escape(content.note)}</p>' if content.note else ""
+            table = f"<table>{about}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            return f'<div class="wide">{table}</div>{note}'
+        if kind == "figure":
+            # As an image, not inline: element ids of several figures would clash in one page.
+            data, text = base64.b64encode(content.svg.read_bytes()).decode(), html.escape(content.caption)
+            image = f'<img alt="{text}" src="data:image/svg+xml;base64,{data}">'
+            return f"<figure>{image}<figcaption>{text}</figcaption></figure>"
+        tags = {"heading": "<h2>{}</h2>", "paragraph": "<p>{}</p>", "warning": '<p class="warning">{}</p>'}
+        return tags[kind].format(html.escape(content))
+
+    style, about = (DATA / "report.css").read_text(encoding="utf-8"), html.escape(name)
+    body = "\n".join(written(*item) for item in items)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width,initial-scale=1"><title>{about}</title>'
+        f"<style>\n{style}</style></head><body><h1>{about}</h1>\n{body}\n</body></html>\n"
+    )
