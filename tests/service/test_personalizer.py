@@ -65,7 +65,7 @@ def test_every_call_runs_as_printed(tmp_path: Path, capsys: pytest.CaptureFixtur
     shadow = json.loads((tmp_path / "rank.json").read_text())
     assert (shadow["mode"], shadow["action_id"], shadow["policy"][2]) == ("shadow", "salad", 0.0)
     lift = json.loads("{" + said[1].strip())["lift"]
-    assert lift["decisions"] == 100
+    assert lift["decisions"] == 120
     assert lift["low"] <= lift["value"] <= lift["high"]
 
     (line,) = re.findall(r"^    (fedfairx evaluate .*)$", TEXT, re.MULTILINE)
