@@ -273,19 +273,18 @@ class World:
         """Members are away: there are no totals, decisions go on, and openers say who is waited for."""
         for name in names:
             self.kill(name)
-        due, wanted = self.due, dict.fromkeys(sorted(names), "row")
+        last, wanted = self.due, dict.fromkeys(sorted(names), "row")  # no row of theirs is of a later round
         text = f"waits for {', '.join(f'{name} (row)' for name in sorted(names))}."
         openers = [name for name in self.running if name in self.roster.openers]
         if openers:  # they get the rows
             witness = self.random.choice(openers)
             until(lambda: self.sync(witness)["aggregation"]["waits_for"] == wanted, seconds=PATIENCE)
-            due = self.due
             until(lambda: text in self.page(witness), seconds=PATIENCE)
         self.await_decisions()
-        until(lambda: self.due > due, seconds=PATIENCE)
+        until(lambda: self.due > last, seconds=PATIENCE)
         for name in self.running:
             now = self.sync(name)
-            assert now["aggregation"]["opened"] <= min(now["peers"][each]["release"] for each in names) < due
+            assert now["aggregation"]["opened"] <= min(now["peers"][each]["release"] for each in names) <= last
         for name in names:
             self.start(name)
 
