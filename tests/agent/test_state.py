@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -287,6 +288,20 @@ def test_decisions_that_wait_for_their_reward_still_wait(tmp_path: Path) -> None
     agent.observe(third, reward=0.1)
     agent.observe(second, reward=0.2)
     same_future(again, agent)
+
+
+def decisions(agent: ffx.Agent) -> list[tuple[int, float]]:
+    return [(each.action, each.probability) for each in (agent.decide(np.eye(D)) for _ in range(5))]
+
+
+@pytest.mark.process
+def test_joblib_writes_an_agent_and_sends_it_to_other_processes(tmp_path: Path) -> None:
+    agent = ffx.Agent(D, seed=0)
+    live(agent, 12, 0)
+    joblib.dump(agent, tmp_path / "agent.joblib", compress=3)
+    copies = [joblib.load(tmp_path / "agent.joblib"), agent]
+    made = joblib.Parallel(n_jobs=2)(joblib.delayed(decisions)(each) for each in copies)
+    assert made == [decisions(agent)] * 2
 
 
 def test_copies_never_share_an_id() -> None:
