@@ -472,11 +472,11 @@ NUMBER = "must be a finite number of at most 1e+100 in size"
         (
             [{"price": 1.0, "new": True, "x": 731}],
             {"city": "x"},
-            "actions[0].x must be left out: features are price, new",
+            "actions[0].x is unknown: features are price, new",
         ),
         ([{"price": 1.0, "new": True}], None, "context.city must be given, or actions[0].city, got none"),
         ([{"price": 1.0, "new": True}], {}, "context.city must be given, got none"),
-        ([{"price": 1.0, "new": True}], {"city": "x", "y": 731}, "context.y must be left out: "),
+        ([{"price": 1.0, "new": True}], {"city": "x", "y": 731}, "context.y is unknown: features are city"),
         ([{"price": 1.0, "new": True}], 731, "context must be features by name, got a number"),
         ([{"price": "731", "new": True}], {"city": "x"}, f"actions[0].price {NUMBER}, got a string"),
         ([{"price": True, "new": True}], {"city": "x"}, f"actions[0].price {NUMBER}, got a boolean"),

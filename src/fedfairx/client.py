@@ -77,7 +77,7 @@ class RemoteAction:
 class RemoteDecision:
     """The action to take: its index in the request, its `name`, and the policy from which it was drawn.
 
-    `names` are the actions of the policy's shares, if actions have no features. `shown`, `actions` and
+    `names` are the actions of the policy's shares, where actions have no features. `shown`, `actions` and
     `exposure` are for any number of slots; `action`, `name`, `probability` and `policy` are for one.
     """
 
@@ -86,7 +86,7 @@ class RemoteDecision:
     exposure: tuple[float, ...]
     model_version: int
     mode: str
-    names: tuple[str, ...] | None = None
+    names: tuple[str, ...] = ()
     propensity: float | None = None  # None where there are several slots
 
     @property
@@ -145,9 +145,13 @@ class AsyncClient:
     ) -> None:
         urls = [url] if isinstance(url, str) else list(url)
         require(bool(urls), "url", "must be at least one address", 0)
+        for each in urls:
+            is_address = each.lower().startswith(("http://", "https://"))
+            require(is_address, "url", "must begin with http:// or https://", each)
         self._urls = [each.rstrip("/") for each in urls]
         self._place = 0  # of the address that answered last
         self._model: dict[str, Any] | None = None  # of `_described`
+        self._name = agent
         self._agent = "" if agent is None else f"{AGENTS}/{_quoted(agent)}"
         self._options: dict[str, Any] = {
             "headers": {} if key is None else {"authorization": f"Bearer {key}"},
@@ -374,23 +378,25 @@ class AsyncClient:
             path = self._agent + path.removeprefix("/v1")
         headers = {} if key is None else {"idempotency-key": key}
         wait, pause, count = 0.0, PAUSE, len(self._urls)
+        silent: dict[str, str] = {}  # addresses that did not answer, and why
         for attempt in range(1, (self._retries + 1) * count + 1):
             response: httpx.Response | None = None
-            failure, place = "", self._place
+            place = self._place
             try:
                 url = self._urls[place] + path
                 response = await self._send(wait, method=method, url=url, json=body, headers=headers)
                 if response.status_code not in AGAIN:
                     break
             except httpx.TransportError as error:
-                failure = type(error).__name__
+                silent[self._urls[place]] = str(error) or type(error).__name__
             if response is None or response.status_code in ELSEWHERE:
                 self._place = (place + 1) % count
             wait = 0.0
             if attempt % count == 0:
                 wait, pause = pause * random.uniform(0.5, 1.5), min(2 * pause, LONGEST)
         if response is None:
-            raise ServiceError(0, "unreached", f"The service could not be reached ({failure}).")
+            text = "; ".join(f"{url} did not answer: {reason}" for url, reason in silent.items())
+            raise ServiceError(0, "unreached", f"{text}.")
         if response.is_success:
             return None if response.status_code == 204 else response.json()
         try:
@@ -406,6 +412,13 @@ class AsyncClient:
         """Send a request after `wait` seconds."""
         await asyncio.sleep(wait)
         return cast("httpx.Response", await self._http.request(**request))
+
+    def __repr__(self) -> str:
+        return self._named(type(self))
+
+    def _named(self, kind: type) -> str:
+        agent = f", agent={self._name!r}" if self._name else ""
+        return f"{kind.__name__}({', '.join(map(repr, self._urls))}{agent})"
 
     async def aclose(self) -> None:
         """Close its connections."""
@@ -487,7 +500,7 @@ def _decision(answer: dict[str, Any]) -> RemoteDecision:
         propensity=answer["probability"],
         model_version=answer["model_version"],
         mode=answer["mode"],
-        names=tuple(answer["action_ids"]) if "action_ids" in answer else None,
+        names=tuple(answer.get("action_ids", ())),
     )
 
 
@@ -579,6 +592,9 @@ class Client:
     archive_agent = _blocking(AsyncClient.archive_agent)
     explain = _blocking(AsyncClient.explain)
     get = _blocking(AsyncClient.get)
+
+    def __repr__(self) -> str:
+        return self._calls._named(type(self))
 
     def close(self) -> None:
         """Close its connections."""

@@ -137,9 +137,9 @@ class Decision(Struct, eq=False, gc=False):  # made in half of the time of a cla
         return None if self.shown_names is None else self.shown_names[0]
 
     @property
-    def names(self) -> list[str] | None:
-        """The names of the shown actions, in the order of slots, if `decide` was given names."""
-        return None if self.shown_names is None else list(self.shown_names)
+    def names(self) -> list[str]:
+        """The names of the shown actions, in the order of slots; none if they have none."""
+        return list(self.shown_names or ())
 
     @property
     def exposure(self) -> Array:

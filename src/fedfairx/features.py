@@ -17,7 +17,7 @@ from fedfairx.errors import InvalidInput, require
 from fedfairx.util.arrays import Array, as_floats, not_finite, not_numbers
 from fedfairx.util.canonical_json import digest_of
 from fedfairx.util.frames import is_frame
-from fedfairx.util.places import is_plain, kind_of, place
+from fedfairx.util.places import is_plain, kind_of, meant, place
 
 __all__ = ["Encoded", "Feature", "Schema", "disjoint", "intercept", "unit_ball"]
 
@@ -628,11 +628,13 @@ class _Rows:
         row = row.to_dict() if foreign else row
         if not isinstance(row, Mapping):
             raise InvalidInput(f"{self._place(index)} must be features by name, got {kind_of(row)}")
+        if not foreign:
+            for name in row:
+                if name not in names:
+                    raise self._unknown(index, name)
         for name in names:
             if name not in row:
                 raise self._missing(index, name)
-        if len(row) > len(names) and not foreign:
-            raise self._unknown(index, next(name for name in row if name not in names))
         return [row[name] for name in names]
 
     def _missing(self, index: int, name: str) -> InvalidInput:
@@ -645,7 +647,8 @@ class _Rows:
         if name in self._shared:
             text = "must be left out: it is shared, and given in context"
         else:
-            text = f"must be left out: features are {', '.join(self._names)}"
+            near = meant(str(name), self._names)
+            text = f"is unknown{near}" if near else f"is unknown: features are {', '.join(self._names)}"
         if name in self._shared or is_plain(name):
             return InvalidInput(f"{self._place(index, name)} {text}")
         return InvalidInput(

@@ -6,13 +6,16 @@ import dataclasses
 import math
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fedfairx as ffx
+from fedfairx.client import Client
 from fedfairx.errors import FedFairXError, InvalidInput, MessageRefused
+from fedfairx.features import Schema
 from fedfairx.privacy import NonPrivate, Release
 
 D = 3
@@ -242,7 +245,10 @@ AGENTS: list[tuple[dict[str, Any], str]] = [
     ({"dimension": -3}, "dimension must be an integer >= 1, got dimension=-3"),
     ({"dimension": 2.5}, "dimension must be an integer >= 1, got dimension=2.5"),
     ({"dimension": True}, "dimension must be an integer >= 1, got dimension=True"),
-    ({"merit": 10.0}, "merit must be a merit function of fedfairx.merit, got merit=10.0"),
+    (
+        {"merit": 10.0},
+        "merit must be a merit function of fedfairx.merit, such as Exponential(10)",
+    ),
     ({"prior": 0.5}, "prior must be a Prior, got prior=0.5"),
     ({"confidence": 0.1}, "confidence must be a Confidence, got confidence=0.1"),
     ({"confidence": 0.1, "rule": "optimism"}, "confidence must be a Confidence, got confidence=0.1"),
@@ -252,7 +258,7 @@ AGENTS: list[tuple[dict[str, Any], str]] = [
     ({"shift": -1.0}, "shift must be a finite number >= 0 and <= 1e+100, got shift=-1.0"),
     ({"shift": NAN}, "shift must be a finite number >= 0 and <= 1e+100, got shift=nan"),
     ({"rule": "optimism", "solver": "newton"}, "solver must be one of fixed-point, pgd, got solver='newton'"),
-    ({"seed": -1}, "seed must be >= 0, got seed=-1"),
+    ({"seed": -1}, "seed must be an integer >= 0"),
 ]
 
 
@@ -285,7 +291,7 @@ FEDERATIONS: list[tuple[dict[str, Any], str]] = [
     ({"decide_from": "guesses"}, "decide_from must be one of"),
     ({"algorithm": "thompson"}, "algorithm must be one of"),
     ({"schedule": "weekly"}, "schedule must be one of"),
-    ({"seed": -1}, "seed must be >= 0, got seed=-1"),
+    ({"seed": -1}, "seed must be an integer >= 0"),
     ({"merit": [ffx.merit.Exponential()]}, "merit must be one merit, or one for each of 2 agents"),
     ({"algorithm": "fed-fairx-linucb"}, "epsilon is for private algorithms"),
     ({"algorithm": "b1", "decide_from": "released"}, 'decide_from must be "released+local" for B1'),
@@ -307,3 +313,119 @@ def test_federations(options: dict[str, Any], text: str) -> None:
         ffx.Federation(**{**sound, **options})
     assert isinstance(refused.value, InvalidInput)
     assert str(refused.value).startswith(text)
+
+
+def couriers() -> ffx.Agent:
+    return ffx.Agent(schema=Schema({"rating": (1, 5), "vehicle": ["bike", "car"]}), seed=0)
+
+
+def named() -> ffx.Agent:
+    return ffx.Agent(actions=["ann", "ben"], seed=0)
+
+
+def rewarded(reward: Any) -> None:
+    plain = ffx.Agent(D, seed=0)
+    plain.observe(plain.decide(filled(2, D)), reward=reward)
+
+
+SOUND, MISSPELT = {"rating": 3, "vehicle": "bike"}, {"ratng": 3, "vehicle": "bike"}
+FIRST_TRIES: list[tuple[Callable[[], Any], str]] = [
+    (lambda: Client("127.0.0.1:8000"), "url must begin with http:// or https://, got url='127.0.0.1:8000'"),
+    (lambda: Client("localhost"), "url must begin with http:// or https://, got url='localhost'"),
+    (lambda: Client([]), "url must be at least one address"),
+    (
+        lambda: Client("http://127.0.0.1:9", retries=0).decide(),
+        "http://127.0.0.1:9 did not answer: [Errno 111] Connection refused.",
+    ),
+    (
+        lambda: ffx.Agent(),
+        "dimension must be an integer >= 1, got dimension=None; or give",
+    ),
+    (lambda: ffx.Agent("3"), "dimension must be an integer >= 1, got dimension='3'"),  # type: ignore[arg-type]
+    (lambda: ffx.Agent(filled(2, 2)), "dimension must be an integer >= 1, got dimension='a list'"),  # type: ignore[arg-type]
+    (lambda: ffx.Agent(3, actions=["ann"]), "dimension must be left out beside actions, got dimension=3"),
+    (
+        lambda: ffx.Agent(actions=["ann", "ben"], epsilon=2),
+        "epsilon is for private algorithms, and fed-fairx-bayes is not private, got epsilon=2.0; "
+        "give algorithm='priv-fairx-bayes', or leave it out",
+    ),
+    (
+        lambda: ffx.Agent(3, algorithm="fed-fairx-linucb", epsilon=2),
+        "epsilon is for private algorithms, and fed-fairx-linucb is not private, got epsilon=2.0; "
+        "give algorithm='priv-fairx-linucb', or leave it out",
+    ),
+    (lambda: ffx.Agent(actions=[]), "actions must be at least one name, got actions=[]"),
+    (lambda: ffx.Agent(actions="ann"), "actions must be a list of names, which are strings"),
+    (lambda: ffx.Agent(actions=[1, 2]), "actions must be a list of names, which are strings"),  # type: ignore[list-item]
+    (lambda: ffx.Agent(actions=["ann", "ann"]), "actions must have different names, got 'ann' as actions[0]"),
+    (
+        lambda: ffx.Agent(actions=["ann", "ben"], minimum_share=0.6),
+        "minimum_share must be at most 1/2 with 2 actions, got minimum_share=0.6",
+    ),
+    (
+        lambda: ffx.Agent(actions=["ann", "ben"], minimum_share=0.4).add_actions("cid"),
+        "minimum_share must be at most 1/3 with 3 actions, got minimum_share=0.4",
+    ),
+    (lambda: ffx.Agent(3, minimum_share=1.0), "minimum_share must be a finite number >= 0 and < 1"),
+    (
+        lambda: ffx.Agent(schema={"rating": (1, 5)}),  # type: ignore[arg-type]
+        "schema must be a features.Schema, got schema='dict'; give fedfairx.features.Schema({",
+    ),
+    (lambda: Schema({"rating": float}), "features must be like {'price': (0, 10)"),
+    (lambda: Schema({"rating": (5, 1)}), "features.rating must be two finite numbers, low < high"),
+    (lambda: Schema(["rating"]), "features must be like {'price': (0, 10)"),
+    (
+        lambda: couriers().decide([MISSPELT]),
+        "actions[0].ratng is unknown: did you mean rating?",
+    ),
+    (
+        lambda: couriers().decide([SOUND, SOUND | MISSPELT]),
+        "actions[1].ratng is unknown: did you mean rating?",
+    ),
+    (
+        lambda: couriers().decide([{**SOUND, "price": 3}]),
+        "actions[0].price is unknown: features are",
+    ),
+    (lambda: couriers().decide([{"vehicle": "bike"}]), "actions[0].rating must be given, got none"),
+    (lambda: couriers().decide([{**SOUND, "rating": "3"}]), "actions[0].rating must be a finite number"),
+    (lambda: couriers().decide(SOUND), "actions.rating must be features by name, got a number"),
+    (
+        lambda: named().decide(["ann", "bob"]),
+        "actions[1] must be one that this agent has and has",
+    ),
+    (lambda: named().decide("ann"), "actions must be a list of names"),
+    (lambda: named().decide(slots=3), "slots must be at most as many as the 2 actions, got slots=3"),
+    (lambda: named().decide(slots=0), "slots must be a number of slots >= 1"),
+    (lambda: named().observe("ann", reward=1.0), "decision must be one that this agent made"),
+    (
+        lambda: named().observe(0, reward=1.0),
+        "decision must be a Decision or its id, got decision",
+    ),  # type: ignore[arg-type]
+    (lambda: named().observe(named().decide()), "reward must be a number, got reward of type NoneType"),
+    (lambda: rewarded("1"), "reward must be a number, got reward of type str"),
+    (lambda: rewarded(b"1"), "reward must be a number, got reward of type bytes"),
+    (lambda: rewarded([1.0]), "reward must be a number, got reward of type list"),
+    (lambda: rewarded({"ann": 1.0}), "reward must be a number, got reward of type dict"),
+    (lambda: ffx.Agent(3, seed="today"), "seed must be an integer >= 0 or a numpy.random.SeedSequence"),  # type: ignore[arg-type]
+    (lambda: ffx.Federation(agents=2, dimension=3, horizon=9, seed="x"), "seed must be an integer >= 0"),  # type: ignore[arg-type]
+    (lambda: ffx.Agent(3, rule="ucb"), "rule must be one of expected-merit, greedy, thompson, optimism"),
+    (lambda: ffx.Agent(3, merit="exponential"), "merit must be a merit function of fedfairx.merit, such as"),  # type: ignore[arg-type]
+    (
+        lambda: ffx.Agent(3, half_life="2 weeks"),
+        "half_life must be a number of rewards above 0, or a time",
+    ),
+    (lambda: ffx.Agent.open("/", dimension=3), "/ is a folder: name the database in it, such as agent.db"),
+    (lambda: ffx.Agent.load("missing.db"), "there is no file missing.db"),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), FIRST_TRIES, ids=[text[:50] for _, text in FIRST_TRIES])
+def test_first_tries(call: Callable[[], Any], text: str) -> None:
+    with pytest.raises(FedFairXError) as refused:
+        call()
+    assert str(refused.value).removeprefix(f"{Path.cwd()}/").startswith(text)
+
+
+def test_an_option_that_is_misspelt() -> None:
+    with pytest.raises(TypeError, match=r"there is no option epsilonn: did you mean epsilon\?"):
+        ffx.Agent(3, epsilonn=1)  # type: ignore[call-arg]

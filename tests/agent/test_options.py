@@ -126,8 +126,8 @@ def test_options_and_keywords_at_once_are_refused(takes: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("reward_rnage", "there is no option reward_rnage; do you mean reward_range?"),
-        ("features", "there is no option features; do you mean an agent's schema?"),
+        ("reward_rnage", "there is no option reward_rnage: did you mean reward_range?"),
+        ("features", "there is no option features: give a schema"),
         ("xyzzy", "there is no option xyzzy"),
     ],
 )

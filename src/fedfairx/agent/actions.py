@@ -118,6 +118,12 @@ def not_offered(index: int, name: str) -> InvalidInput:
     return InvalidInput(f"{place('actions', index)} {text}, got {name!r}")
 
 
+def check_minimum_share(share: float, count: int) -> None:
+    """Refuse a least share of each action that so many actions can't all have."""
+    fits = share * count <= 1.0 + 1e-9
+    require(fits, "minimum_share", f"must be at most 1/{count} with {count} actions", share)
+
+
 def as_arms(
     dimension: object, names: Sequence[str] | None, schema: Schema | None = None
 ) -> tuple[int, Actions | None]:
@@ -133,18 +139,20 @@ def as_arms(
     if names is not None:
         require(dimension is None, "dimension", "must be left out beside actions", dimension)
         actions = Actions(names)
-        require(len(actions) > 0, "actions", "must be at least one", 0)
+        require(len(actions) > 0, "actions", "must be at least one name", list(names))
         return len(actions), actions
     whole = isinstance(dimension, int | np.integer) and not isinstance(dimension, bool)
     ok = whole and dimension >= 1  # type: ignore[operator]
-    require(ok, "dimension", "must be an integer >= 1", dimension, "or give actions or a schema")
+    shown = dimension if np.ndim(dimension) == 0 else kind_of(dimension)  # type: ignore[arg-type]
+    require(ok, "dimension", "must be an integer >= 1", shown, "or give actions or a schema")
     return int(dimension), None  # type: ignore[call-overload]
 
 
 def as_schema(schema: object) -> Schema:
     """Refuse what is no schema."""
     typed = isinstance(schema, Schema)
-    require(typed, "schema", "must be a features.Schema", type(schema).__name__)
+    remedy = "give fedfairx.features.Schema({'price': (0, 10), 'city': ['Rome', 'Oslo'], 'new': bool})"
+    require(typed, "schema", "must be a features.Schema", type(schema).__name__, remedy)
     return schema  # type: ignore[return-value]
 
 

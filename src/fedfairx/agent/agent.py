@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedfairx import steps
-from fedfairx.agent.actions import as_arms, as_schema, context_of
+from fedfairx.agent.actions import as_arms, as_schema, check_minimum_share, context_of
 from fedfairx.agent.core import Core
 from fedfairx.agent.exchange import Exchange, privacy_in_short
 from fedfairx.agent.half_life import NOT_PRIVATE
@@ -175,7 +175,9 @@ class Agent:
         text = f"must be given for {options.composed.name}, as Options.privatizer(…) makes it"
         require(privatizer is not None or not options.private, "privatizer", text, privatizer)
         require(name is None or isinstance(name, str), "name", "must be a string", name)
-        require(not isinstance(seed, int) or seed >= 0, "seed", "must be >= 0", seed)
+        typed = seed is None or isinstance(seed, np.random.SeedSequence)
+        typed = typed or (isinstance(seed, int | np.integer) and seed >= 0)
+        require(typed, "seed", "must be an integer >= 0 or a numpy.random.SeedSequence", seed)
         dimension, arms = as_arms(dimension, actions, schema)
         if privatizer is None:
             privatizer = NonPrivateSums(dimension)
@@ -185,6 +187,7 @@ class Agent:
         require(shared or not options.secure, "aggregation", text, options.aggregation)
         self.name: str = name or privatizer.owner or f"agent-{secrets.token_hex(4)}"
         self.options = options.for_agent(arms_of_their_own=arms is not None)
+        check_minimum_share(self.options.minimum_share, 1 if arms is None else len(arms))
         one = arms is None or self.options.prior is None or not isinstance(self.options.prior.mean, tuple)
         require(one, "prior", "must have one mean for all actions, since more can be added", "a tuple")
         decide_from = privatizer.guarantee.decide_from
@@ -670,10 +673,13 @@ class Agent:
 
     def _change_actions(self, how: str, names: Sequence[str]) -> None:
         with self._transaction:
-            actions = self._model.actions or ()
-            new = [name for name in names if how == "add" and actions and name not in actions]
+            actions = self._model.actions
+            new = [name for name in names if how == "add" and actions is not None and name not in actions]
             text = "must be ones that it has: this agent shares its statistics, whose size is fixed"
             require(not (self._shares and new), "actions", text, new[:1])
+            if how == "add" and actions is not None:
+                count = len(actions) - len(actions.retired) + len(names)
+                check_minimum_share(self.options.minimum_share, count)
             self._take(steps.ActionsChanged(how, list(names)))
 
     @property

@@ -51,6 +51,7 @@ from fedfairx.util.config import (
     settings_of,
     with_default,
 )
+from fedfairx.util.places import meant
 
 #: The default scale of the radius, fitted to the paper's curve (docs/paper/reproduction.md), so that what is
 #: deployed is what its figures show. The theorem's is 1.
@@ -182,7 +183,8 @@ class Options(SharedOptions):
         require(typed, "algorithm", "must be a name of fedfairx.algorithms() or an Algorithm", self.algorithm)
         require_mechanism(self.mechanism)
         typed = self.merit is None or isinstance(self.merit, Merit)
-        require(typed, "merit", "must be a merit function of fedfairx.merit", self.merit)
+        text = "must be a merit function of fedfairx.merit, such as Exponential(10)"
+        require(typed, "merit", text, self.merit)
         chosen = self.composed
         if self.optimistic:
             text = f"is not for rule='{OPTIMISM}', which has no posterior"
@@ -203,8 +205,9 @@ class Options(SharedOptions):
             self._check_privacy()
             return
         text = f"is for private algorithms, and {chosen.name} is not private"
-        require(self.epsilon is None, "epsilon", text, self.epsilon, "leave it out")
-        require(self.decide_from is None, "decide_from", text, self.decide_from, "leave it out")
+        remedy = f"give algorithm='priv-fairx-{'linucb' if self.optimistic else 'bayes'}', or leave it out"
+        require(self.epsilon is None, "epsilon", text, self.epsilon, remedy)
+        require(self.decide_from is None, "decide_from", text, self.decide_from, remedy)
 
     def _check_partners(self) -> None:
         if self.partners == DIFFER:
@@ -250,10 +253,8 @@ class Options(SharedOptions):
         names = [item.name for item in fields(cls)]
         for name in keywords:
             if name not in names:
-                from difflib import get_close_matches
-
-                near = ["an agent's schema"] if name == "features" else get_close_matches(name, names, 1)
-                raise TypeError(f"there is no option {name}{f'; do you mean {near[0]}?' if near else ''}")
+                near = ": give a schema" if name == "features" else meant(name, names)
+                raise TypeError(f"there is no option {name}{near}")
         if options is None:
             return cls(**keywords)  # type: ignore[arg-type]  # checked there
         require(isinstance(options, cls), "options", "must be Options", options)

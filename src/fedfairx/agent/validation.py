@@ -119,7 +119,7 @@ def as_note(note: DecisionNote | None, arms: int, weights: Weights) -> DecisionN
 def as_reward(reward: float) -> float:
     """Convert to a float, which may still be one that must not be learnt from."""
     text = f"reward must be a number, got reward of type {type(reward).__name__}"
-    if np.iscomplexobj(reward):  # NumPy would drop the imaginary part and only warn
+    if isinstance(reward, str | bytes) or np.iscomplexobj(reward):  # NumPy would drop the imaginary part
         raise InvalidInput(text)
     try:
         return float(reward)

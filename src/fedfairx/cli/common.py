@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import inspect
 import io
 import json
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from fedfairx.errors import InvalidInput
 from fedfairx.util.config import Setting, settings_of
 from fedfairx.util.files import write_atomically
+from fedfairx.util.places import meant
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,13 +46,13 @@ class VerbParser(argparse.ArgumentParser):
             flag = next((each.partition("=")[0] for each in unknown if each.startswith("-")), None)
             if flag is None:
                 self.error(f"{self.prog} takes no argument {unknown[0]}")
-            self.error(f"{self.prog} has no flag {flag}{_meant(flag, self._option_string_actions)}")
+            self.error(f"{self.prog} has no flag {flag}{meant(flag, self._option_string_actions)}")
         return namespace, unknown
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Only commands have choices here: those of flags are checked by `Setting.read`."""
         if action.choices is not None and value not in action.choices:
-            self.error(f"{self.prog} has no command {value}{_meant(value, action.choices)}")
+            self.error(f"{self.prog} has no command {value}{meant(value, action.choices)}")
 
     def error(self, message: str) -> NoReturn:
         end = "" if message.endswith("?") else "."
@@ -63,12 +63,6 @@ def print_help(parser: argparse.ArgumentParser) -> int:
     """What a command does of which a part is left out."""
     parser.print_help()
     return 0
-
-
-def _meant(name: str, names: Iterable[str]) -> str:
-    """The name that a misspelt one is close to, as a question; nothing if there is none."""
-    close = difflib.get_close_matches(name, list(names), n=1)
-    return f": did you mean {close[0]}?" if close else ""
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):

@@ -77,7 +77,8 @@ class Federation:
         self._last_sync = 0
         self._runs = 0
         self._begin_run(Plan(horizon, agents, dimension))
-        require(seed is None or seed >= 0, "seed", "must be >= 0", seed)
+        typed = seed is None or (isinstance(seed, int) and seed >= 0)
+        require(typed, "seed", "must be an integer >= 0", seed)
         self._seed = seed
         text = f"must be one merit, or one for each of {agents} agents"
         require(merits is None or len(merits) == agents, "merit", text, len(merits or ()))

@@ -61,6 +61,8 @@ class SqliteDatabase:
         self.unmark = f"remove {path}.lock"
         self._translated = _Translated(path)
         file = Path(path).resolve()  # one file may have several paths
+        if file.is_dir():
+            raise StateError(f"{path} is a folder: name the database in it, such as agent.db")
         if access == "read" and not file.exists():
             raise StateError(f"there is no file {path}")
         self._guard = threading.RLock()

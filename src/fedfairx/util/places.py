@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Number
 
 from fedfairx.errors import InvalidInput
@@ -68,6 +68,18 @@ def is_plain(name: object) -> bool:
     (True, False)
     """
     return isinstance(name, str) and _PLAIN.fullmatch(name) is not None
+
+
+def meant(name: str, names: Iterable[str]) -> str:
+    """The name that a misspelt one is close to, as a question; nothing if there is none.
+
+    >>> meant("ratng", ["rating", "city"])
+    ': did you mean rating?'
+    """
+    from difflib import get_close_matches  # slow to import
+
+    near = get_close_matches(name, list(names), n=1)
+    return f": did you mean {near[0]}?" if near else ""
 
 
 def require_different(names: Sequence[str], what: str, rule: str) -> None:
