@@ -284,7 +284,9 @@ class World:
         until(lambda: self.due > last, seconds=PATIENCE)
         for name in self.running:
             now = self.sync(name)
-            assert now["aggregation"]["opened"] <= min(now["peers"][each]["release"] for each in names) <= last
+            assert (
+                now["aggregation"]["opened"] <= min(now["peers"][each]["release"] for each in names) <= last
+            )
         for name in names:
             self.start(name)
 
