@@ -7,7 +7,8 @@ import pytest
 
 import fedfairx as ffx
 from fedfairx.errors import InvalidInput
-from fedfairx.storage import ApiKeys, DecisionNote, database, queries
+from fedfairx.storage import DecisionNote, database, queries
+from fedfairx.storage.api_keys import ApiKeys
 from fedfairx.storage.queries import by_time, latest, length_and_head, matching
 
 D = 2

@@ -1,7 +1,6 @@
 """The database of a durable agent: one log, one writer. See `docs/explanation/durability.md`."""
 
 from fedfairx.decision import DecisionNote
-from fedfairx.storage.api_keys import ApiKey, ApiKeys
 from fedfairx.storage.database import Database
 from fedfairx.storage.erasure import Deletion, Rollback
 from fedfairx.storage.journal import Journal
@@ -10,8 +9,6 @@ from fedfairx.storage.records import StoredDecision
 from fedfairx.storage.transaction_log import Log
 
 __all__ = [
-    "ApiKey",
-    "ApiKeys",
     "Database",
     "DecisionNote",
     "Deletion",
