@@ -159,6 +159,13 @@ def test_prometheus_asks_where_kubernetes_serves() -> None:
     assert service["metadata"]["annotations"]["prometheus.io/port"] == str(Settings().port)
 
 
+def test_alerts_are_about_every_job_of_prometheus() -> None:
+    prometheus = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
+    (jobs,) = set(re.findall(r"job=~?\"([^\"]*)\"", RULES.read_text()))
+    for job in (*prometheus["scrape_configs"], {"job_name": "fedfairx-of-a-second-database"}):
+        assert re.fullmatch(jobs, job["job_name"])
+
+
 # --- alerts ---
 
 

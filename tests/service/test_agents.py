@@ -638,6 +638,7 @@ def test_a_limited_key_reaches_nothing_of_other_agents(place: str, keys: dict[st
             text = client.get("/metrics", headers=headers).text
             assert "fedfairx_requests_total" not in text  # counts of all agents together
             assert 'fedfairx_pending{agent="news"} 1' in text
+            assert "\nfedfairx_waiting 0\n" in text  # else an alert says that nobody serves
 
 
 def test_a_limited_key_works_for_its_agents(place: str, keys: dict[str, dict[str, str]]) -> None:

@@ -50,7 +50,9 @@ def test_it_takes_over_from_one_that_was_killed(place: str) -> None:
         before = sum(len(one.rewards) for one in told)
         until(lambda before=before: sum(len(one.rewards) for one in told) > before + 20)
         with httpx.Client(base_url=other.url) as http:
-            for path in ("/readyz", "/v1/model", "/metrics"):
+            answer = http.get("/metrics")
+            assert (answer.status_code, "\nfedfairx_waiting 1\n" in answer.text) == (200, True)
+            for path in ("/readyz", "/v1/model"):
                 answer = http.get(path)
                 assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
                 assert (
@@ -71,6 +73,7 @@ def test_it_takes_over_from_one_that_was_killed(place: str) -> None:
         other.listen()
         with httpx.Client(base_url=other.url) as http:
             assert http.get("/readyz").status_code == 200
+            assert "\nfedfairx_waiting 0\n" in http.get("/metrics").text
         print(f"ready after {time.monotonic() - began:.2f} s")
         active = other
     check(active, told, rounds=3)

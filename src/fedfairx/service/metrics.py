@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from starlette.responses import Response
+
 from fedfairx.agent.agent import Agent
 from fedfairx.fairness.change_test import Change
 from fedfairx.fairness.missing_test import Missing
@@ -44,7 +46,8 @@ METRICS: dict[str, MetricKind] = {
     "commit_steps_total": MetricKind("Requests in those groups."),
     "ready": MetricKind("Whether the storage takes a write, as /readyz."),
     "agents_open": MetricKind("Agents that are open."),
-    "waiting": MetricKind("Requests that wait to be written."),
+    "waiting": MetricKind("Whether this process waits for its database, and serves nothing."),
+    "requests_waiting": MetricKind("Requests that wait to be written."),
     "database_bytes": MetricKind("Size of the database."),
     "disk_free_bytes": MetricKind("Space left on the disk of the database; not for PostgreSQL."),
     "clock_went_back_total": MetricKind("Steps while the clock was behind."),
@@ -209,6 +212,11 @@ def lines(metrics: Iterable[Metric]) -> Iterator[str]:
             yield f"fedfairx_{name}{f'{{{shown}}}' if shown else ''} {number!r}"
 
 
+def exposition(text: Iterable[str]) -> Response:
+    """The answer with these lines."""
+    return Response("\n".join(text) + "\n", media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
 def _escaped(value: object) -> str:
     return str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
@@ -226,7 +234,7 @@ def labelled(of_agents: Iterable[tuple[str, Iterable[Metric]]]) -> list[Metric]:
 def storage_metrics(log: Log, *, waiting: int) -> Iterator[Metric]:
     """The state of the database; `waiting` requests are still to be written."""
     size, free = log.database.space()
-    yield from metric("waiting", waiting)
+    yield from metric("requests_waiting", waiting)
     yield from metric("database_bytes", size)
     if free is not None:  # a PostgreSQL server's disk is its own matter
         yield from metric("disk_free_bytes", free)

@@ -1,7 +1,8 @@
 """Waiting for a database: that another process has (`fedfairx serve --wait`), or that can't be used for now.
 
 Meanwhile the process listens where it will serve. `/healthz` is 200, since the process is well and must not
-be killed; everything else is 503, so that a load balancer that asks for `/readyz` sends it nothing.
+be killed, and so is `/metrics`, for anybody: keys are in the database. Everything else is 503, so that a load
+balancer that asks for `/readyz` sends it nothing.
 
 A process that is paused keeps its lock. A standby takes the database from it, so that it can't write when it
 goes on: PostgreSQL ends its session, and for SQLite, on the same machine, the system ends the process.
@@ -31,6 +32,7 @@ from fedfairx.agent.warm import warm
 from fedfairx.errors import StorageUnavailable
 from fedfairx.service.app import HEADERS, openapi_document
 from fedfairx.service.factory import open_service
+from fedfairx.service.metrics import exposition, lines, metric
 from fedfairx.service.problems import LOG, ProblemError, answer
 from fedfairx.service.server import Server
 from fedfairx.service.service import Service
@@ -116,7 +118,8 @@ class _Waiting:
     """What a waiting process answers and logs."""
 
     def __init__(self) -> None:
-        self.app = Starlette(routes=[Route("/healthz", self._healthz), Mount("/", app=self._refuse)])
+        answered = [Route("/healthz", self._healthz), Route("/metrics", self._metrics)]
+        self.app = Starlette(routes=[*answered, Mount("/", app=self._refuse)])
         self._reason = ""
         self._why = ""
 
@@ -131,13 +134,19 @@ class _Waiting:
             LOG.info("waiting for the database: %s", error)
 
     async def _healthz(self, _request: Request) -> Response:
-        headers = {name.decode(): text.decode() for name, text in HEADERS}
-        return JSONResponse({"status": "waiting"}, headers=headers)
+        return _with_headers(JSONResponse({"status": "waiting"}))
+
+    async def _metrics(self, _request: Request) -> Response:
+        return _with_headers(exposition(lines(metric("waiting", 1))))
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = answer(ProblemError("unavailable", f"This process waits for the database, {self._why}."))
-        response.raw_headers.extend(HEADERS)
-        await response(scope, receive, send)
+        refused = ProblemError("unavailable", f"This process waits for the database, {self._why}.")
+        await _with_headers(answer(refused))(scope, receive, send)
+
+
+def _with_headers(response: Response) -> Response:
+    response.raw_headers.extend(HEADERS)
+    return response
 
 
 def _serve(server: Server) -> None:

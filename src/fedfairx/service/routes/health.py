@@ -17,6 +17,7 @@ from fedfairx.service.metrics import (
     METRICS,
     Metric,
     agent_metrics,
+    exposition,
     federation_metrics,
     labelled,
     lines,
@@ -64,7 +65,7 @@ async def metrics(service: Service, request: Request) -> Response:
             (each[0].agent.name, state(*each))
             for each in zip(shown, changes, earnings, arrivals, strict=True)
         ]
-        return [*lines(labelled([*counts, *states]))]
+        return [*lines(metric("waiting", 0)), *lines(labelled([*counts, *states]))]
 
     text = await asyncio.to_thread(read)
     if may_use(request, None):  # counts of all agents together
@@ -72,7 +73,7 @@ async def metrics(service: Service, request: Request) -> Response:
         opened = metric("agents_open", len(agents.open))
         stored = await asyncio.to_thread(_storage_lines, service)
         text = [*service.metrics.lines(), *lines(ready), *lines(opened), *stored, *text]
-    return Response("\n".join(text) + "\n", media_type="text/plain; version=0.0.4; charset=utf-8")
+    return exposition(text)
 
 
 def _storage_lines(service: Service) -> list[str]:
