@@ -24,7 +24,7 @@ from fedfairx.service.fast_path import FastRouter, reply
 from fedfairx.service.logs import HEADER
 from fedfairx.service.openapi import document
 from fedfairx.service.pages import pages
-from fedfairx.service.problems import LOG, ProblemError, answer, problem_of
+from fedfairx.service.problems import LOG, ProblemError, answer
 from fedfairx.service.roles import for_role
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.service.service import Service
@@ -70,8 +70,8 @@ def openapi_document() -> bytes:
     return msgspec.json.encode(document(OPERATIONS, version("fedfairx")))
 
 
-async def _problem(_request: Request, error: Exception) -> Response:
-    response = answer(problem_of(error))
+async def _problem(request: Request, error: Exception) -> Response:
+    response = answer(request.app.state.service.problem(error))
     response.raw_headers.extend(HEADERS)
     return response
 
@@ -138,9 +138,7 @@ class EndpointApp:
         except ClientDisconnect:
             return
         except Exception as error:  # its text must not reach the server's log
-            problem = problem_of(error)
-            self._service.metrics.problems[problem.kind] += 1
-            response = answer(problem)
+            response = answer(self._service.problem(error))
         seconds = time.perf_counter() - began
         try:
             response.raw_headers.extend(HEADERS)
@@ -148,7 +146,7 @@ class EndpointApp:
                 response.raw_headers.append((HEADER, scope["request_id"]))
             await response(scope, receive, send)
         except Exception as error:  # in the middle of a long response: log it, and cut the connection
-            problem_of(error)
+            self._service.problem(error)
         name, status = "unknown" if operation is None else operation.name, response.status_code
         self._service.metrics.request(name, status, seconds)  # now that the client need not wait for it
         if self._service.settings.log_requests:

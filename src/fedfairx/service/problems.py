@@ -24,6 +24,7 @@ from fedfairx.errors import (
     PrivacyError,
     ReplacementRefused,
     StorageError,
+    StorageUnavailable,
     UnknownDecision,
 )
 from fedfairx.service import schemas
@@ -123,7 +124,8 @@ def problem_of(error: Exception) -> ProblemError:
 
 def _unforeseen(error: Exception) -> ProblemError:
     if isinstance(error, StorageError):  # its text names a place and a cause
-        LOG.warning("the storage is unavailable: %s", error)
+        if not isinstance(error, StorageUnavailable):  # which `Outage` logs
+            LOG.warning("the storage can't be used: %s", error)
         if isinstance(error, OutcomeUnknown):
             return ProblemError(
                 "unavailable",

@@ -10,6 +10,7 @@ from fedfairx.errors import StorageError, StorageUnavailable
 from fedfairx.service.agents import Agents
 from fedfairx.service.auth import Authenticator
 from fedfairx.service.metrics import Metrics
+from fedfairx.service.problems import ProblemError, problem_of
 from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.settings import Settings, keep_seconds
 from fedfairx.service.write_queue import WriteQueue
@@ -65,18 +66,28 @@ class Service:
                 await self.agents.close_idle()
 
     async def _look_at_storage(self) -> None:
-        """Give up a database that this process has locked, if it could write nothing for `GIVE_UP` seconds.
+        """Log an outage that goes on, or that a write ends here.
 
-        A lost connection to a server has freed the lock, and is made again.
+        Give up a database that this process has locked, if it could write nothing for `GIVE_UP` seconds. A
+        lost connection to a server has freed the lock, and is made again.
         """
-        queue = self.write_queue
-        if queue.failing is not None and self.log.database.local and not await queue.ready():
-            began, error = queue.failing
-            if time.monotonic() > began + GIVE_UP:
-                self._gave_up = StorageUnavailable(
-                    f"{error}. This process could write nothing for {GIVE_UP:g} seconds, and ends, so that "
-                    "another can have the database; all that was acknowledged is there"
-                )
+        outage = self.write_queue.outage
+        if outage.error is None or await self.write_queue.ready():
+            return
+        outage.go_on()
+        if self.log.database.local and time.monotonic() > outage.since + GIVE_UP:
+            self._gave_up = StorageUnavailable(
+                f"{outage.error}. This process could write nothing for {GIVE_UP:g} seconds, and ends, so "
+                "that another can have the database; all that was acknowledged is there"
+            )
+
+    def problem(self, error: Exception) -> ProblemError:
+        """The problem of an error by which a request ends; it is counted."""
+        if isinstance(error, StorageUnavailable):
+            self.write_queue.outage.fail(error)
+        problem = problem_of(error)
+        self.metrics.problems[problem.kind] += 1
+        return problem
 
     async def drop_contexts(self) -> None:
         """Drop contexts that are older than `keep`, every hour or more often, until cancelled."""

@@ -33,6 +33,7 @@ from typing import Any, TypeVar
 from fedfairx.agent.agent import Agent
 from fedfairx.errors import FedFairXError, StorageError, StorageUnavailable
 from fedfairx.service.metrics import Metrics
+from fedfairx.service.outage import Outage
 from fedfairx.service.problems import ProblemError
 from fedfairx.storage.database import Busy
 from fedfairx.storage.transaction_log import Log
@@ -64,8 +65,7 @@ class WriteQueue:
         self._at_work = False
         self._closed = False
         self.failed = -math.inf  # when the storage last failed, by the monotonic clock
-        #: Since when nothing could be written, by the monotonic clock, and why at last; None while it could.
-        self.failing: tuple[float, StorageUnavailable] | None = None
+        self.outage = Outage(metrics)
         self._probed = -math.inf  # when a probe last succeeded
         self._took = math.inf  # seconds, by the last group
         self._slow: set[int] = set()  # ids of owners whose tasks of the last group took more than `TURN`
@@ -161,7 +161,8 @@ class WriteQueue:
         finally:
             self._took = time.monotonic() - began
             self.log.let_go()
-        self.failing = None
+        if self.outage.error is not None:
+            self.outage.end()
         self.metrics.groups += 1
         self.metrics.grouped += 1
         return outcome
@@ -237,7 +238,8 @@ class WriteQueue:
             self._count_failure(outcomes)
             outcomes = [outcomes] * len(group)
         else:
-            self.failing = None
+            if self.outage.error is not None:
+                self.outage.end()
             self.metrics.groups += 1
             self.metrics.grouped += sum(outcome is not LATER for outcome in outcomes)
         left: list[_Waiting] = []
@@ -257,7 +259,7 @@ class WriteQueue:
     def _count_failure(self, error: Exception) -> None:
         if isinstance(error, StorageUnavailable):  # any other error concerns this agent alone
             self.failed = time.monotonic()
-            self.failing = self.failing[0] if self.failing else self.failed, error
+            self.outage.fail(error)
         self.metrics.storage_failures += 1
 
 

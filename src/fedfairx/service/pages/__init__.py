@@ -28,7 +28,7 @@ from fedfairx.service.pages import (
     share_page,
 )
 from fedfairx.service.pages.jinja import HEADERS, csv_file, page, static
-from fedfairx.service.problems import KINDS, ProblemError, problem_of
+from fedfairx.service.problems import KINDS, ProblemError
 from fedfairx.service.roles import ROLES, sees_all
 from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.service import Service
@@ -167,7 +167,7 @@ def _shown(service: Service, name: str, asked: Page) -> Callable[[Request], Awai
 
 def _failed(request: Request, error: Exception) -> Response:
     """The page of a problem; for one without a valid key, the sign-in page."""
-    problem, root = problem_of(error), _root(request)
+    problem, root = request.app.state.service.problem(error), _root(request)
     status, title, remedy = KINDS[problem.kind]
     if status == 401:
         return access.offer(root=root)
