@@ -6,7 +6,9 @@ import io
 import json
 import logging
 import re
+import resource
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,9 @@ from starlette.applications import Starlette
 
 from fedfairx.client import Client, ServiceError
 from fedfairx.service import app, logs
+from fedfairx.service.app import openapi_document
 from fedfairx.service.logs import HEADER, REQUEST_ID, AgentLog, LineFormatter, id_of, start_logging
+from fedfairx.service.problems import problem_of
 from fedfairx.service.settings import load
 from service_helpers import asking, decide
 
@@ -87,8 +91,56 @@ def test_an_error_is_found_by_the_id_that_its_caller_got(
         decide(client)
     (line,) = read(lines)
     assert line["request_id"] == answer.json()["request_id"] == "lost-1"
-    assert line["message"].startswith("unforeseen ZeroDivisionError at ")
+    assert re.fullmatch(
+        r"unforeseen ZeroDivisionError at service/routes/\w+\.py:\d+( < service/\w+\.py:\d+)+",
+        line["message"],
+    )
     assert "73519264" not in lines.getvalue()
+
+
+def test_an_error_of_the_system_is_named(
+    tmp_path: Path, lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its text, in which the system names a file."""
+    secret = tmp_path / "73519264"
+    secret.touch()
+
+    def fail(*_: object, **__: object) -> None:
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+        try:
+            secret.read_text()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+    with asking(str(tmp_path / "agent.db")) as client:
+        monkeypatch.setattr("fedfairx.service.serializers.privacy", fail)
+        assert client.get("/v1/privacy").status_code == 500
+    (line,) = read(lines)
+    assert line["message"].startswith("unforeseen OSError EMFILE (Too many open files) at service/routes/")
+    assert "73519264" not in lines.getvalue()
+
+
+def test_an_error_in_other_code_has_its_place_there(lines: io.StringIO) -> None:
+    try:
+        int("73519264x")
+    except ValueError as error:
+        problem_of(error)
+    (line,) = read(lines)
+    assert re.fullmatch(r"unforeseen ValueError at \S+/test_service_logs.py:\d+", line["message"])
+
+
+def test_no_request_reads_the_version_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It could not, with too many files open."""
+
+    def fail(*_: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(metadata, "distribution", fail)
+    openapi_document.cache_clear()
+    with asking(str(tmp_path / "agent.db")) as client:
+        for path in ("/v1/status", "/v1/openapi.json", "/exposure"):
+            assert client.get(path).status_code == 200
 
 
 def test_the_client_tells_the_id(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from fedfairx import __version__
 from fedfairx.cli.common import VerbParser, print_help
 from fedfairx.errors import FedFairXError, MissingLibrary
 
@@ -63,9 +64,7 @@ def parser() -> VerbParser:
 
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
-        from importlib.metadata import version
-
-        print(f"fedfairx {version('fedfairx')}")
+        print(f"fedfairx {__version__}")
         parser.exit()
 
 

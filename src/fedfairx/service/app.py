@@ -8,7 +8,6 @@ import functools
 import re
 import time
 from collections.abc import AsyncIterator, Iterable
-from importlib.metadata import version
 
 import msgspec
 from starlette.applications import Starlette
@@ -27,6 +26,7 @@ from fedfairx.service.pages import pages
 from fedfairx.service.problems import LOG, ProblemError, answer
 from fedfairx.service.roles import for_role
 from fedfairx.service.routes import OPERATIONS
+from fedfairx.service.serializers import VERSION
 from fedfairx.service.service import Service
 
 NAMES = re.compile("{(action_id|person)}")
@@ -67,7 +67,7 @@ def make_app(service: Service) -> ASGIApp:
 @functools.cache  # it is the same for every service
 def openapi_document() -> bytes:
     """The description of all endpoints, as JSON."""
-    return msgspec.json.encode(document(OPERATIONS, version("fedfairx")))
+    return msgspec.json.encode(document(OPERATIONS, VERSION))
 
 
 async def _problem(request: Request, error: Exception) -> Response:

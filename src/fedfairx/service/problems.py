@@ -6,9 +6,12 @@ another library.
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import re
 import traceback
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -31,6 +34,7 @@ from fedfairx.service import schemas
 from fedfairx.service.logs import REQUEST_ID
 from fedfairx.util.places import is_plain, place
 
+PACKAGE = Path(__file__).resolve().parents[1]
 MEDIA_TYPE = "application/problem+json"
 LOG = logging.getLogger("fedfairx.service")
 
@@ -133,12 +137,23 @@ def _unforeseen(error: Exception) -> ProblemError:
                 "the same Idempotency-Key.",
             )
         return ProblemError("unavailable", "It could not be written; nothing was changed.")
-    frames = traceback.extract_tb(error.__traceback__)
-    where = " < ".join(
-        f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in reversed(frames[-6:])
-    )
-    LOG.error("unforeseen %s at %s", type(error).__name__, where)  # its text might hold what was sent
+    LOG.error("unforeseen %s at %s", _kind(error), _where(error))  # its text might hold what was sent
     return ProblemError("internal", "Nothing was acknowledged.")
+
+
+def _kind(error: Exception) -> str:
+    """The error's type, and what the system says if it comes from there."""
+    name = type(error).__name__
+    if isinstance(error, OSError) and error.errno is not None:
+        return f"{name} {errno.errorcode.get(error.errno, error.errno)} ({os.strerror(error.errno)})"
+    return name
+
+
+def _where(error: Exception) -> str:
+    """The innermost places in this package, by their paths in it; in other code, if none is in it."""
+    frames = [(Path(each.filename), each.lineno) for each in traceback.extract_tb(error.__traceback__)]
+    own = [(path.relative_to(PACKAGE), at) for path, at in frames if path.is_relative_to(PACKAGE)]
+    return " < ".join(f"{path}:{at}" for path, at in reversed((own or frames)[-6:]))
 
 
 def about(error: msgspec.ValidationError, body: bytes = b"", where: str = "") -> str:

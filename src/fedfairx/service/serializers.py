@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,8 @@ from fedfairx.storage.records import StoredDecision
 if TYPE_CHECKING:
     from fedfairx.service.federation import Membership
     from fedfairx.service.served_agent import ServedAgent
+
+VERSION = metadata.version("fedfairx")  # read once: it takes longer than the rest of a page
 
 
 def seen(stored: StoredDecision) -> schemas.DecisionSeen:
@@ -135,12 +136,6 @@ def model(served: ServedAgent, change: Change, earned: Earnings) -> schemas.Mode
     )
 
 
-@cache  # reading it from the installation takes longer than the rest of a page
-def version() -> str:
-    """The version of FedFairX that is installed."""
-    return metadata.version("fedfairx")
-
-
 def status(queue: WriteQueue) -> schemas.Status:
     """How the process runs, whose write queue this is."""
     metrics = queue.metrics
@@ -149,7 +144,7 @@ def status(queue: WriteQueue) -> schemas.Status:
         size, free = queue.log.database.space()
     except StorageError:
         size = free = None
-    return schemas.Status(version(), metrics.started, queue.waiting, size, free, metrics.answered())
+    return schemas.Status(VERSION, metrics.started, queue.waiting, size, free, metrics.answered())
 
 
 def _schema(agent: Agent, schema: Schema) -> schemas.SchemaSeen:

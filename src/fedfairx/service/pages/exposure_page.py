@@ -154,7 +154,7 @@ async def report(served: ServedAgent, query: QueryParams, role: str) -> View:
         "certain": Counter(row.verdict for row in (*looked.table.groups, *looked.table.actions)),
         "overview": await overview(served, query, role),
         "privacy": await privacy(served, query, role),
-        "version": serializers.version(),
+        "version": serializers.VERSION,
         "features": [] if served.featureless else serializers.columns(served),
         "minimum_share": agent.options.minimum_share,
         "model_version": agent.model_version,
@@ -168,5 +168,5 @@ def _report_number(served: ServedAgent, chosen: View, looked: ExposureSnapshot, 
     """The number of a report: the same for the same agent, period and log, and no other."""
     settings = served.settings
     subject = (served.agent.name, chosen, looked.first, looked.last, looked.table.decisions, head)
-    rules = (repr(served.agent.merit), settings.tolerance, settings.noise_sd, serializers.version())
+    rules = (repr(served.agent.merit), settings.tolerance, settings.noise_sd, serializers.VERSION)
     return hashlib.sha256(repr((subject, rules)).encode()).hexdigest()[:12]
