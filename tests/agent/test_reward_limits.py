@@ -36,7 +36,7 @@ def test_with_a_range_what_is_inside_is_taken_and_nothing_else(
 ) -> None:
     if not -LARGEST_SETTING <= low < high <= LARGEST_SETTING:
         with pytest.raises(
-            InvalidInput, match=r"^reward_range must be (a list of 2, each|two numbers, low < high)"
+            InvalidInput, match=r"^reward_range must be (2 values, each|two numbers, low < high)"
         ):
             Options(reward_range=(low, high))
         return

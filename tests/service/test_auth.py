@@ -218,6 +218,33 @@ def test_keys_asks_for_what_it_needs(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "--role must be given" in capsys.readouterr().err
 
 
+def test_a_new_key_comes_with_its_id(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Which is what revoking asks for."""
+    where = ["--database", place] if place.startswith("postgresql:") else ["--data", str(Path(place).parent)]
+    assert main(["keys", "create", "--role", "reader", "--json", *where]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made.keys() == {"id", "key", "role"}
+    assert main(["keys", "revoke", "--id", made["id"], *where]) == 0
+    main(["keys", "list", "--json", *where])
+    (listed,) = json.loads(capsys.readouterr().out)
+    assert (listed["id"], bool(listed["revoked"])) == (made["id"], True)
+
+
+@pytest.mark.parametrize(
+    "what", [["create", "--role", "admin"], ["list"], ["revoke", "--id", "0123456789ab"]]
+)
+def test_a_misspelt_folder_is_not_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], what: list[str]
+) -> None:
+    misspelt = tmp_path / "my dta"
+    assert main(["keys", *what, "--data", str(misspelt)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert f"data must be the folder of a service, got data='{misspelt}'" in said.err
+    assert f"(mkdir -m 700 '{misspelt}')" in said.err
+    assert not misspelt.exists()
+
+
 def test_a_key_that_was_made_elsewhere(
     place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -481,7 +481,7 @@ def test_an_error_of_a_reader_names_the_setting(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [" ", ",", "0:", "0:1:2"])
 def test_text_that_is_no_pair_is_no_reward_range(text: str) -> None:
     for flags, environment in (({"reward_range": text}, {}), ({}, {"FEDFAIRX_REWARD_RANGE": text})):
-        with pytest.raises(InvalidInput, match=r"^reward_range must be a list of 2, each"):
+        with pytest.raises(InvalidInput, match=r"^reward_range must be 2 values, each"):
             load(flags, environment=environment)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
@@ -48,12 +49,14 @@ class Keys(Output):
     def run(self) -> int:
         from pathlib import Path
 
-        from fedfairx.errors import InvalidInput
-        from fedfairx.service.settings import load, make_data_folder, place_of
+        from fedfairx.errors import InvalidInput, require
+        from fedfairx.service.settings import load, place_of
         from fedfairx.storage.api_keys import open_keys
 
         settings = load({"data": self.data, "database": self.database}, config=self.config)
-        make_data_folder(settings)
+        there, rule = settings.database or Path(settings.data).is_dir(), "must be the folder of a service"
+        remedy = f"for a new one, make it first (mkdir -m 700 {shlex.quote(settings.data)})"
+        require(bool(there), "data", rule, settings.data, remedy)
         if self.what == "create" and self.role is None:
             raise InvalidInput("--role must be given for a new key")
         if self.what == "revoke" and self.id is None:
@@ -71,7 +74,8 @@ class Keys(Output):
             if self.role is not None and self.what == "create":
                 new_key = keys.add(self.name, self.role, agents, text=text)
                 if text is None:  # else the caller has it
-                    self.answer({"key": new_key, "role": self.role}, new_key)
+                    identity = new_key.partition(".")[0]
+                    self.answer({"id": identity, "key": new_key, "role": self.role}, new_key)
             elif self.id is not None and self.what == "revoke":
                 keys.revoke(self.id)
             else:

@@ -54,8 +54,9 @@ class Serve(Verb):
         settings = load(self.settings, config=self.config)
         with needs("service"):
             from fedfairx.service.logs import start_logging
-            from fedfairx.service.server import serve
+            from fedfairx.service.server import require_port, serve
             from fedfairx.service.standby import open_when_free
+        require_port(settings)  # before a data folder is made
         start_logging(settings)  # before anything is compiled, which is logged
         with suppress(KeyboardInterrupt):  # the usual way to stop it
             serve(open_when_free(settings))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import logging
 import socket
@@ -13,6 +14,7 @@ from functools import partial
 import uvicorn
 from starlette.types import ASGIApp
 
+from fedfairx.errors import require
 from fedfairx.service.app import make_app
 from fedfairx.service.connections import ClientConnection
 from fedfairx.service.logs import start_logging
@@ -82,6 +84,20 @@ class Server(uvicorn.Server):
                 host, port = each.getsockname()[:2]
                 addresses.append(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
         return addresses
+
+
+def require_port(settings: Settings) -> None:
+    """Refuse an address that can't be listened on, such as one that another process has."""
+    try:
+        found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
+        family, kind, _, _, address = found[0]
+        with socket.socket(family, kind) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+    except OSError as error:
+        name = "port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "host"
+        rule = f"must be one that can be listened on ({error.strerror})"
+        require(False, name, rule, getattr(settings, name), f"--{name} takes another")
 
 
 def serve(service: Service, *, begun: Callable[[Server], None] | None = None) -> None:

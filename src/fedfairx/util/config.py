@@ -93,9 +93,7 @@ def check_fields(value: Any, kind: type) -> None:
     """
     for name, each in plain_settings(kind).items():
         own = getattr(value, name)
-        if own is not getattr(
-            kind, name, MISSING
-        ):  # the default; msgspec, which checks, takes long to import
+        if own is not getattr(kind, name, MISSING):  # msgspec, which checks, takes long to import
             object.__setattr__(value, name, each.read(own))
 
 
@@ -191,7 +189,8 @@ class Setting:
             named = "" if self.name in str(error) else f"{self.name}: "
             raise InvalidInput(f"{named}{error}{where}") from None
         except (TypeError, ValueError, OverflowError, ValidationError):
-            raise InvalidInput(f"{self.name} {self.rule}, got {self.name}={value!r}{where}") from None
+            rule = f"{self.rule}{self.example if text else ''}"
+            raise InvalidInput(f"{self.name} {rule}, got {self.name}={value!r}{where}") from None
 
     def _read(self, value: Any, text: bool) -> Any:
         from msgspec import convert
@@ -384,7 +383,7 @@ def _rule(kind: Any, limits: Limits) -> str:
         items = get_args(kind)
         some = get_origin(kind) is list or items[-1] is ...
         rule = _rule(items[0], limits)
-        return f"a list of {rule}" if some else f"a list of {len(items)}, each {rule}"
+        return f"a list of {rule}" if some else f"{len(items)} values, each {rule}"
     names = {bool: "yes or no", int: "a whole number", float: "a finite number", str: "text"}
     bounds = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"} if kind in NUMBERS else {}
     ends = ((sign, getattr(limits, name)) for name, sign in bounds.items())
