@@ -215,7 +215,8 @@ def test_alerts_are_about_metrics_that_there_are(tmp_path: Path) -> None:
     tried = {case["alertname"] for test in tests for case in test["alert_rule_test"]}
     assert tried == alerts.keys()
     text = RULES.read_text()
-    assert set(re.findall(r'operation="(\w+)"', text)) <= {operation.name for operation in OPERATIONS}
+    operations = "|".join(re.findall(r'operation=~?"([\w|]+)"', text))
+    assert set(operations.split("|")) <= {operation.name for operation in OPERATIONS}
     for kind in re.findall(r'kind="(\w+)"', text):
         assert f'fedfairx_problems_total{{kind="{kind}"}}' in alone
     assert 0.25 in EDGES  # the limit of FedfairxSlow is the edge of a bucket
