@@ -104,7 +104,8 @@ def releases() -> dict[str, str]:
     for name in mechanisms():
         noise = SimulatedNoise(3)
         made = private(3, epsilon=2.0, delta=1e-6, releases=9, noise=noise, mechanism=name)
-        agent, rng = ffx.Agent(3, name="a", privatizer=made, seed=0), np.random.default_rng(2)
+        agent = ffx.Agent(3, name="a", privatizer=made, seed=0, intercept=False)
+        rng = np.random.default_rng(2)
         for _ in range(2):
             contexts = rng.random((20, 3)) / 2
             agent.learn(contexts, rng.random(20))
@@ -131,8 +132,11 @@ def messages() -> dict[str, str]:
 def live(agent: ffx.Agent, budget: Budget | None) -> None:
     """Take steps of most kinds: decisions, late rewards, replaced and deleted ones, releases, other names."""
     rng = np.random.default_rng(4)
-    noise = None if budget is None else budget.privatizer(3, noise=SimulatedNoise(3))
-    peer = ffx.Agent(3, name="south", privatizer=noise, seed=1)
+    intercept = bool(agent.constant)
+    if budget is not None and intercept:
+        budget = budget.with_intercept()
+    noise = None if budget is None else budget.privatizer(3 + intercept, noise=SimulatedNoise(3))
+    peer = ffx.Agent(3, name="south", privatizer=noise, seed=1, intercept=intercept)
     for turn in range(3):
         made = [agent.decide(None if agent.actions else rng.random((4, 3)) / 2) for _ in range(16)]
         for place, each in enumerate(made[3:]):

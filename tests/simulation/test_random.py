@@ -41,7 +41,7 @@ def test_keys_differ() -> None:
 
 @compiled
 def fill(keys: Rows, base: Rows, block: Rows) -> None:
-    fill_uniform(keys[0], base[0], 0.5, block)
+    fill_uniform(keys[0], base[0], 0.5, block.shape[1], block)
 
 
 def test_a_block_holds_the_numbers_that_single_calls_give() -> None:

@@ -22,7 +22,7 @@ from fedfairx.agent.actions import as_arms, as_schema, check_minimum_share, cont
 from fedfairx.agent.core import Core
 from fedfairx.agent.exchange import Exchange, privacy_in_short
 from fedfairx.agent.half_life import NOT_PRIVATE
-from fedfairx.agent.input_warnings import LOOKS, ScaleWatch
+from fedfairx.agent.input_warnings import LOOKS, HeightWatch, ScaleWatch
 from fedfairx.agent.log import ENDED, NullLog, StepLog
 from fedfairx.agent.model import AgentModel
 from fedfairx.agent.options import PLAIN, WHERE_SECURE, Expiry, Keywords, Options
@@ -37,7 +37,6 @@ from fedfairx.agent.validation import (
     Releases,
     Seen,
     as_blocks,
-    as_contexts,
     as_names,
     as_note,
     as_persons,
@@ -179,19 +178,37 @@ class Agent:
         typed = typed or (isinstance(seed, int | np.integer) and seed >= 0)
         require(typed, "seed", "must be an integer >= 0 or a numpy.random.SeedSequence", seed)
         dimension, arms = as_arms(dimension, actions, schema)
+        filled = options.for_agent(arms_of_their_own=arms is not None, schema=schema)
+        dimension += filled.intercept
         if privatizer is None:
             privatizer = NonPrivateSums(dimension)
-        check_privatizer(privatizer, dimension=dimension, name=name)
+        check_privatizer(privatizer, dimension=dimension, intercept=filled.intercept, name=name)
         shared = privatizer.stream is not None and privatizer.stream.mechanism.share is not None
         text = f"must be {PLAIN!r} where the privatizer's noise is no share: {WHERE_SECURE}"
         require(shared or not options.secure, "aggregation", text, options.aggregation)
         self.name: str = name or privatizer.owner or f"agent-{secrets.token_hex(4)}"
-        self.options = options.for_agent(arms_of_their_own=arms is not None)
+        self.options = filled
         check_minimum_share(self.options.minimum_share, 1 if arms is None else len(arms))
         one = arms is None or self.options.prior is None or not isinstance(self.options.prior.mean, tuple)
         require(one, "prior", "must have one mean for all actions, since more can be added", "a tuple")
         decide_from = privatizer.guarantee.decide_from
-        self._model = AgentModel(dimension, self.options, arms, schema, decide_from=decide_from, sums=None)
+        exact = isinstance(privatizer, NonPrivateSums)
+        constant, centre, point, stream = privatizer.constant if exact else 0.0, 0.0, None, privatizer.stream
+        if stream is not None:
+            constant, centring = stream.constant, stream.centring
+            if centring is not None and constant:
+                centre, point = centring.reward / constant, np.array(centring.context)
+        self._model = AgentModel(
+            dimension,
+            self.options,
+            arms,
+            schema,
+            decide_from=decide_from,
+            sums=None,
+            constant=constant if filled.intercept else 0.0,
+            centre=centre,
+            point=point,
+        )
         self._exchange = Exchange(self.name, self._model, privatizer)
         self.private = self._model.sums is None
         aged = self.options.half_life
@@ -209,6 +226,7 @@ class Agent:
         self.unknown_values: Counter[str] = Counter()  # of categories, by feature
         self._looks = LOOKS
         self._scale = ScaleWatch(self._expected_length())
+        self._height = None if self._model.common() else HeightWatch(_remedy(self.options))
 
     def _write_to(self, log: StepLog) -> None:
         """Write steps to this log from now on."""
@@ -235,7 +253,17 @@ class Agent:
     @property
     def dimension(self) -> int:
         """How many numbers describe an action (d), or how many actions without features were ever added."""
+        return self._model.given
+
+    @property
+    def columns(self) -> int:
+        """How many coordinates θ has: `dimension`, and one more if arrays have an intercept, the last."""
         return self._model.dimension
+
+    @property
+    def constant(self) -> float:
+        """The intercept that contexts of arrays get as their last number; 0 if there is none."""
+        return self._model.constant
 
     @property
     def schema(self) -> Schema | None:
@@ -323,7 +351,7 @@ class Agent:
 
     @property
     def estimate(self) -> Array:
-        """θ̂ = V⁻¹ b (d,)."""
+        """θ̂ = V⁻¹ b (d,), and one coordinate more, the last, if arrays have an intercept; so have V and b."""
         with self._lock:
             return np.asarray(self._model.learner.inverse @ self._model.learner.moment)
 
@@ -367,14 +395,16 @@ class Agent:
             gram, moment = unpack(learner.statistics.copy())
             own = None if own is None else own.copy()
             squares, observed, size = learner.squares, learner.observed, learner.dimension
-            common = self._model.common()
+            common, centre = self._model.common(), self._model.centre
         learnt = np.zeros(size)
         if own is None or not prior.learn:
             sizes, mean = LikelySizes.fixed(sd=prior.sd, noise_sd=prior.noise_sd), prior.means(size)
         else:
             first = assumed or prior
-            sizes, mean = likely_sizes(own, squares, observed, first, common=common), first.means(size)
+            sizes = likely_sizes(own, squares, observed, first, common=common, centre=centre)
+            mean = first.means(size)
             learnt[common] = not isinstance(first.mean, tuple)
+        mean[common] += centre
         return Posterior(gram, moment, mean, sizes, learnt, self.options.reward_range)
 
     @property
@@ -484,7 +514,7 @@ class Agent:
         """
         model, encoded = self._model, None
         if type(contexts) is np.ndarray and names is actions is context is model.actions is None:
-            return as_contexts(contexts, model.dimension), None, None  # as most often
+            return model.enter(contexts, again=True), None, None  # as most often
         if actions is not None:
             require(contexts is None, "contexts", "must be left out beside actions", "both")
         if model.actions is not None:
@@ -507,7 +537,7 @@ class Agent:
         elif type(contexts) is not np.ndarray and is_frame(contexts):
             names = names_in(contexts) if names is None else names
             contexts = without_names(contexts)
-        rows = as_contexts(contexts, model.dimension)  # type: ignore[arg-type]
+        rows = model.enter(contexts)  # type: ignore[arg-type]
         return rows, None if names is None else as_names(names, rows.shape[0]), encoded
 
     def _encode(self, actions: Any, context: Any = None) -> Encoded:
@@ -586,7 +616,8 @@ class Agent:
             if not whole:
                 blocks, labels, values = self._arms_of_each(blocks, labels)
             if described:
-                blocks = as_blocks(blocks, self.dimension)
+                model = self._model
+                blocks = as_blocks(blocks, self.columns, constant=model.constant, point=model.point)
                 for rows in blocks if self._looks else ():
                     self._scale.look(rows)
             if whole and names is not None:
@@ -616,7 +647,8 @@ class Agent:
         for index, (block, labels) in enumerate(zip(blocks, names, strict=True)):
             request = block if _is_request(block) else {"contexts": block}
             try:
-                arms.append(self._arms(names=labels, **request))
+                rows, names_of, encoded = self._arms(names=labels, **request)
+                arms.append((rows.copy(), names_of, encoded))  # it may be used again for the next
             except InvalidInput as error:
                 raise in_block(index, error) from None
         return [rows for rows, _, _ in arms], [label for _, label, _ in arms], [each for _, _, each in arms]
@@ -747,7 +779,8 @@ class Agent:
             plain = type(value) is float and waiting.weights is ONE and limits.low <= value <= limits.high
             outcomes = {0: value} if plain else self._outcomes(waiting, value, several=rewards is not None)
             self._end(waiting, outcomes, REWARDED, person)
-        if self._clips or limits.contradiction is not None:
+        missed = self._height is not None and self._height.due
+        if self._clips or missed or limits.contradiction is not None:
             self._warn(outcomes)
 
     def _waiting(self, decision: Decision | str) -> Decision:
@@ -798,6 +831,10 @@ class Agent:
             self._core.check(step)
         if self.private or person is not None:
             self._enter(decision, rewards, person)
+        if self._height is not None:
+            for slot, reward in rewards.items():
+                if reward is not None:
+                    self._height.look(decision.weights[slot] * decision.chosen(slot), reward)
         self._core.ended(step)
         self._log.append_outcomes(step, decision)
 
@@ -905,7 +942,8 @@ class Agent:
                 if self._model.schema is not None and are_described(contexts):
                     encoded = self._encode(contexts)
                     contexts = encoded.contexts
-                rows = as_sound_contexts(cast("Any", contexts), self.dimension)
+                model, given = self._model, cast("Any", contexts)
+                rows = as_sound_contexts(given, self.columns, constant=model.constant, point=model.point)
             else:
                 rows = self._model.actions.coordinates(contexts)
             values = as_rewards(rewards, len(rows), self._reward)
@@ -921,12 +959,15 @@ class Agent:
             if not self._counts_persons:
                 for person in whose:
                     refuse_person(person)  # it would be stored nowhere
-            most = max(WORK // (1_000 if self._model.actions else max(self.dimension**2, 1_000)), 1)
+            most = max(WORK // (1_000 if self._model.actions else max(self.columns**2, 1_000)), 1)
             for at in range(0, len(rows), most):
                 part = slice(at, at + most)
                 if self.private:
                     self._enter_rows(rows[part], values[part], whose[part])
                 self._take(steps.Learnt(rows[part], values[part], None if each is None else each[part]))
+            if self._height is not None:
+                for row, value in zip(rows, values, strict=True):
+                    self._height.look(row, value)
             if encoded is not None:
                 self.count_values(encoded)
         self._warn(dict(enumerate(values)))
@@ -935,7 +976,7 @@ class Agent:
         """Give records of actions that were shown elsewhere to the privatizer."""
         first, prefix = self._log.numbers.next, self._log.prefix
         for place, (reward, person) in enumerate(zip(rewards, persons, strict=True)):
-            context = context_of(rows, place, self.dimension)
+            context = context_of(rows, place, self.columns)
             self._exchange.privatizer.add(context, reward, f"{prefix}-{first + place}", person)
 
     def forget(self, decision: Decision | str) -> None:
@@ -981,11 +1022,14 @@ class Agent:
                 self._exchange.watch.look(records)
             if self._model.limits.contradiction is not None:
                 self._model.limits.warn()
+            if self._height is not None:
+                self._height.warn()
 
     @property
     def warnings(self) -> list[str]:
         """The warnings about the size of rewards, and of contexts since it was opened (`ScaleWarning`)."""
-        warned = self._scale.warning, self._model.limits.warning
+        height = None if self._height is None else self._height.warning
+        warned = self._scale.warning, self._model.limits.warning, height
         return [text for text in warned if text is not None]
 
     # --- replacing a reward --------------------------------------------------------------------------
@@ -1331,6 +1375,8 @@ class Agent:
                 raise InvalidInput("privatizer must be left out: this agent is not private and has no budget")
             if isinstance(privatizer, Budget):
                 privatizer = privatizer.with_slots(self._slots)
+                if self._model.constant:
+                    privatizer = privatizer.with_intercept()
             after, run = self._log.new_run(privatizer)
             if not self._exchange.next_run(after):
                 self.release()
@@ -1346,7 +1392,9 @@ class Agent:
         with self._transaction:
             old = self.privatizer
             after, run = self._log.new_run(privatizer)
-            check_privatizer(after, dimension=self.dimension, name=self.name)
+            check_privatizer(
+                after, dimension=self.columns, intercept=bool(self._model.constant), name=self.name
+            )
             same = after.mechanism.digest() == old.mechanism.digest()
             require(same, "privatizer", "must have the mechanism of the epoch before", "another")
             if not carry_over(old, after):
@@ -1568,6 +1616,13 @@ def _opening(log: Log) -> Iterator[None]:
         except BaseException:
             log.close()
             raise
+
+
+def _remedy(options: Options) -> str:
+    """How an agent without an intercept gets one."""
+    if options.optimistic:
+        return "Append a column of ones to contexts (fedfairx.features.intercept)"
+    return "Create it with intercept=True"
 
 
 def _is_request(block: object) -> bool:

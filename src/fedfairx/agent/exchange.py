@@ -130,7 +130,10 @@ class Exchange:
         Returns False if the old run must first make a last release of them.
         """
         old, dimension = self.privatizer, self.model.dimension
-        check_next_run(privatizer, before=old.guarantee, dimension=dimension, name=self.name)
+        intercept = bool(self.model.constant)
+        check_next_run(
+            privatizer, before=old.guarantee, dimension=dimension, intercept=intercept, name=self.name
+        )
         left = old.waiting
         if carry_over(old, privatizer) or not left:
             return True

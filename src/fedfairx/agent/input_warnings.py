@@ -20,6 +20,8 @@ TOLERATED = 0.01  # share of the records
 ENOUGH = 100  # records before the first warning
 LOOKS = 8  # calls whose contexts are checked
 FAR = 10.0  # times the expected length
+HEIGHT_AFTER = 50  # rewards before an intercept is missed
+FALSE_ALARMS = 1e-4  # of such tests where rewards are linear in the contexts
 
 
 def warn_caller(text: str, kind: type[Warning]) -> None:
@@ -54,6 +56,58 @@ class ClippingWatch:
             "Wider bounds must be chosen without looking at private data, and need a new budget or new terms",
             ClippingWarning,
         )
+
+
+class HeightWatch:
+    """Tests once, on the first rewards of an agent without an intercept, whether residuals are around 0.
+
+    It is the F test of a constant beside the contexts' own columns. With normal noise, and contexts that do
+    not follow rewards, it fires falsely with probability `FALSE_ALARMS`. It finds nothing where a column is
+    constant.
+    """
+
+    def __init__(self, remedy: str) -> None:
+        self._remedy = remedy
+        self._rows: list[Array] = []
+        self._rewards: list[float] = []
+        self.warning: str | None = None
+        self.due = False
+
+    def look(self, row: Array, reward: float) -> None:
+        """Take one record; after the last that is needed, test."""
+        if len(self._rewards) == HEIGHT_AFTER:
+            return
+        self._rows.append(np.array(row))
+        self._rewards.append(reward)
+        if len(self._rewards) == HEIGHT_AFTER and self._misses():
+            self.due = True
+            self.warning = (
+                f"the first {HEIGHT_AFTER} rewards are not around what contexts predict: this agent has no "
+                f"intercept, and shares depend on how high rewards are. {self._remedy}"
+            )
+
+    def _misses(self) -> bool:
+        from scipy.stats import f
+
+        x, y = np.array(self._rows), np.array(self._rewards)
+        wide = np.column_stack([x, np.ones(len(x))])
+        (without, rank), (left, more) = _residual(x, y), _residual(wide, y)
+        free = len(y) - more
+        if more == rank or free <= 0 or without - left <= 1e-9 * float(y @ y):
+            return False
+        return bool(f.sf((without - left) * free / max(left, 1e-300), 1, free) < FALSE_ALARMS)
+
+    def warn(self) -> None:
+        """Issue the warning that is due, if any. Call it last: a warning may be turned into an error."""
+        if self.due and self.warning is not None:
+            self.due = False
+            warn_caller(self.warning, ScaleWarning)
+
+
+def _residual(x: Array, y: Array) -> tuple[float, int]:
+    """The residual sum of squares of y on the columns of x, and their rank."""
+    solution, _, rank, _ = np.linalg.lstsq(x, y)
+    return float(np.square(y - x @ solution).sum()), int(rank)
 
 
 class ScaleWatch:

@@ -19,14 +19,14 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fedfairx.agent.actions import Actions, unit_vectors
 from fedfairx.agent.half_life import Aging
 from fedfairx.agent.options import Options
 from fedfairx.agent.reward_limits import RewardLimits
 from fedfairx.agent.uniforms import Uniforms
-from fedfairx.agent.validation import FLOAT, check_definite
+from fedfairx.agent.validation import FLOAT, TINY, as_contexts, check_definite
 from fedfairx.core.agent_kernels import (
     LARGEST,
     AgentMemory,
@@ -65,7 +65,13 @@ def as_array(weights: Weights) -> Array:
 
 
 class AgentModel:
-    """An agent's statistics and V⁻¹. `sums` is the privatizer of an agent that releases exact sums."""
+    """An agent's statistics and V⁻¹. `sums` is the privatizer of an agent that releases exact sums.
+
+    dimension: how many coordinates θ has, an intercept among them.
+    constant: what `enter` appends to the contexts of arrays; 0 if they have no intercept.
+    point: the public point that `enter` takes contexts around, if records are centred; `centre` is the
+        intercept where rewards are the public one.
+    """
 
     def __init__(
         self,
@@ -76,8 +82,12 @@ class AgentModel:
         *,
         decide_from: str,
         sums: NonPrivateSums | None,
+        constant: float = 0.0,
+        centre: float = 0.0,
+        point: Array | None = None,
     ) -> None:
         self.dimension = dimension
+        self.constant, self.centre, self.point = constant, centre, point
         self.options = options
         self.actions = actions
         self.schema = schema
@@ -85,6 +95,7 @@ class AgentModel:
         self.sums = sums
         self.optimism = options.rule == OPTIMISM
         self._workspaces: dict[tuple[int, int], tuple[Array, NDArray[np.int64]]] = {}
+        self._entered: dict[tuple[int, ...], tuple[Array, Array]] = {}  # by shape, as `enter` uses it again
         self._weights = ONE, as_array(ONE)  # of the last decision with several slots
         self._begin()
         expects = options.confidence if self.optimism else options.prior
@@ -111,6 +122,7 @@ class AgentModel:
             prior=options.prior,
             learning=self.decide_from != "released",  # where decisions must not use exact rewards
             common=self.common(),
+            centre=self.centre,
             minimum_share=options.minimum_share,
         )
         self.own = np.zeros(packed_size(self.dimension))  # exact sums of released records; zeros if not kept
@@ -121,8 +133,33 @@ class AgentModel:
         """The coordinates whose mean is learnt: those of actions without features, or the constant column."""
         if self.actions is not None:
             return list(range(self.dimension))
+        if self.constant:
+            return [self.dimension - 1]
         constant = None if self.schema is None else self.schema.constant
         return [] if constant is None else [constant]
+
+    @property
+    def given(self) -> int:
+        """How many numbers describe an action to a caller: all coordinates but an array's intercept."""
+        return self.dimension - bool(self.constant)
+
+    def enter(self, contexts: ArrayLike, *, again: bool = False) -> Array:
+        """Contexts (K, d) of a caller as the model has them, with the intercept; it checks their shape.
+
+        again: the result may be the same array as at the last call with contexts of this shape.
+        """
+        if not self.constant:
+            return as_contexts(contexts, self.dimension)
+        if again and type(contexts) is np.ndarray and contexts.dtype is FLOAT:  # the usual case
+            entered = self._entered.get(contexts.shape)
+            if entered is not None:
+                rows, numbers = entered
+                numbers[...] = contexts if self.point is None else contexts - self.point
+                return rows
+        rows = as_contexts(contexts, self.dimension, constant=self.constant, point=self.point)
+        if again and len(self._entered) < MOST_WORKSPACES:
+            self._entered[len(rows), self.given] = rows, rows[:, : self.given]
+        return rows
 
     # --- what the next decision uses -----------------------------------------------------------------
 
@@ -145,9 +182,10 @@ class AgentModel:
     @property
     def default_prior(self) -> Prior:
         """The prior that fits the merit, where none is given."""
-        options, own = self.options, self.actions is not None
+        options, own, limits = self.options, self.actions is not None, self.options.reward_range
         assert options.merit is not None
-        return Prior.for_merit(options.merit, reward_range=options.reward_range, arms_of_their_own=own)
+        constant = not own and bool(self.common())
+        return Prior.for_merit(options.merit, reward_range=limits, arms_of_their_own=own, intercept=constant)
 
     @property
     def prior(self) -> Prior:
@@ -344,8 +382,12 @@ class AgentModel:
         """Compare the size of the rewards so far with what is expected, and adapt the limits to it."""
         own = self.own_sums()
         if own is not None:
-            lengths = float(own[diagonal_entries(self.dimension)].sum())
-            self.limits.look(self.learner.observed, self.learner.squares, lengths)
+            squares, spread = own[diagonal_entries(self.dimension)], self.learner.squares
+            common = [] if self.actions is not None else self.common()
+            for column in common:  # how high rewards are is not how far they differ
+                spread -= float(own[column - self.dimension] ** 2 / max(squares[column], TINY))
+                squares[column] = 0.0
+            self.limits.look(self.learner.observed, self.learner.squares, spread, float(squares.sum()))
 
     def age(self) -> bool:
         """Decay all sums to now, if enough of the half-life has passed; whether it has."""

@@ -29,8 +29,9 @@ from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM, RULES
 from fedfairx.core.slates import MOST, ONE, Slots, as_weights, read_slots
 from fedfairx.errors import InvalidInput, require
+from fedfairx.features import Schema
 from fedfairx.privacy import Bounds, Budget, Centring, NonPrivateSums, Privatizer, mechanisms
-from fedfairx.privacy.budget import Calibrate
+from fedfairx.privacy.budget import INTERCEPT, Calibrate
 from fedfairx.privacy.guarantee import DECIDE_FROM, DecideFrom, require_decide_from
 from fedfairx.privacy.ledger.ledger import Ledger
 from fedfairx.privacy.mechanisms.gaussian import require_mechanism
@@ -75,6 +76,7 @@ class Keywords(TypedDict, total=False):
     merit: Merit | Sequence[Merit] | None
     reward_range: tuple[float, float] | None
     minimum_share: float
+    intercept: bool
     slots: Slots
     epsilon: float | None
     delta: float
@@ -132,6 +134,9 @@ class Options(SharedOptions):
     reward_range: (low, high) of all rewards, if known. It sets the defaults of merit and prior, and rewards
         outside are refused.
     prior: what is believed before the first reward (`Prior`), for every rule but "optimism".
+    intercept: whether arrays get a constant, so that rewards need not be 0 where all numbers are; without it
+        shares depend on how high rewards are. The paper's rule, "optimism", has none, named actions need
+        none, and a schema has its own.
     minimum_share: the least share of every action, in [0, 1).
     slots: how many actions a decision shows, or the weight of every slot. Where slots have weights, the
         reward range must contain 0.
@@ -164,6 +169,7 @@ class Options(SharedOptions):
         None, AGREED, choices=tuple(SCHEDULES), like="geometric:ratio=1.2", unset=OWN
     )
     prior: Prior | None = option(None, AGREED)
+    intercept: bool = option(True, AGREED)
     confidence: Confidence | None = option(None, AGREED)
     solver: str | Solver | None = option(None, AGREED, choices=tuple(SOLVERS), unset=OWN)
     mechanism: str | Calibrate = option("blt", AGREED, choices=mechanisms())
@@ -314,7 +320,7 @@ class Options(SharedOptions):
             text = f"must be {PLAIN!r} here: {WHERE_SECURE}"
             require(agents is not None, "aggregation", text, self.aggregation)
             share = NoiseShare.among(int(agents or 0), colluding=self.colluding)
-        return Budget(
+        budget = Budget(
             epsilon=float(self.epsilon or 0.0),
             delta=self.delta,
             releases=max(releases, 1),
@@ -325,12 +331,32 @@ class Options(SharedOptions):
             public_schedule=self.composed.schedule.public,
             share=share,
         )
+        return budget.with_intercept() if self.has_intercept else budget
+
+    def around_middle(self, dimension: int) -> Options:
+        """These options with rewards centred at the middle of their range, which the intercept then needs not
+        tell: its noise grows with it. Only where nothing else is said of where records lie.
+        """
+        said = self.bounds is not None or self.centring is not None or self.slots != ONE
+        if not self.private or not self.has_intercept or self.reward_range is None or said:
+            return self
+        low, high = self.reward_range
+        half = 0.5 * (high - low)
+        centring = Centring(
+            context=(0.0,) * dimension,
+            context_radius=1.0,
+            reward=0.5 * (low + high),
+            reward_radius=half,
+            constant=INTERCEPT,
+            intercept=True,
+        )
+        return replace(self, centring=centring, bounds=Bounds(gram_share=1.0 / half**2))
 
     def check_dimension(self, dimension: int) -> None:
         """Refuse a public point of another dimension."""
         if self.private and self.centring is not None:
-            same = self.centring.dimension == dimension
-            require(same, "centring", f"must have dimension {dimension}", self.centring.dimension)
+            size = len(self.centring.context)
+            require(size == dimension, "centring", f"must have dimension {dimension}", size)
 
     def privatizer(
         self,
@@ -342,22 +368,38 @@ class Options(SharedOptions):
         agents: int | None = None,
     ) -> Privatizer:
         """What adds noise between an agent's records and its messages; `agents` is as for `budget`."""
-        return self.budget(releases, agents=agents).privatizer(dimension, noise=noise, ledger=ledger)
+        budget = self.around_middle(dimension).budget(releases, agents=agents)
+        return budget.privatizer(dimension + self.has_intercept, noise=noise, ledger=ledger)
 
     def privatizers(self, plan: Plan, noise: Callable[[int], NoiseSource]) -> list[Privatizer]:
         """A privatizer for each agent of a plan, by number; `noise` gives the noise of each."""
+        columns = plan.dimension + self.has_intercept
         if not self.private:
-            return [NonPrivateSums(plan.dimension) for _ in range(plan.agents)]
-        budget = self.budget(self.composed.schedule.max_releases(plan), agents=plan.agents)
-        return [budget.privatizer(plan.dimension, noise=noise(i)) for i in range(plan.agents)]
+            return [NonPrivateSums(columns) for _ in range(plan.agents)]
+        centred = self.around_middle(plan.dimension)
+        budget = centred.budget(self.composed.schedule.max_releases(plan), agents=plan.agents)
+        return [budget.privatizer(columns, noise=noise(i)) for i in range(plan.agents)]
 
-    def for_agent(self, *, arms_of_their_own: bool) -> Options:
-        """These options with rule, merit, prior and region filled in, as an agent has them."""
+    @property
+    def has_intercept(self) -> bool:
+        """Whether an agent of arrays has an intercept by these options."""
+        return self.intercept and not self.optimistic
+
+    def for_agent(self, *, arms_of_their_own: bool, schema: Schema | None = None) -> Options:
+        """These options with rule, merit, prior, region and intercept filled in, as an agent has them."""
         merit = self.merit or Exponential.for_range(*(self.reward_range or (0.0, 1.0)))
         optimism = self.optimistic
-        default = Prior.for_merit(merit, reward_range=self.reward_range, arms_of_their_own=arms_of_their_own)
+        intercept = self.has_intercept and not arms_of_their_own and schema is None
+        constant = intercept or (schema is not None and schema.intercept)
+        default = Prior.for_merit(
+            merit,
+            reward_range=self.reward_range,
+            arms_of_their_own=arms_of_their_own,
+            intercept=constant,
+        )
         return replace(
             self,
+            intercept=intercept,
             rule=self.composed.rule,
             merit=merit,
             prior=None if optimism else self.prior or default,
@@ -376,6 +418,7 @@ class Options(SharedOptions):
             "solver": repr(composed.solver) if optimism else None,
             "reward_range": self.reward_range,
             "prior": None if optimism or self.prior is None else repr(self.prior),
+            "intercept": self.has_intercept,
             "epsilon": self.epsilon,
             "delta": self.delta if private else None,
             "mechanism": str(self.mechanism) if private else None,
@@ -411,6 +454,11 @@ class Expiry:
 def described() -> tuple[Setting, ...]:
     """The description of every option."""
     return settings_of(Options)
+
+
+def bounds_of(schema: Schema, reward_range: tuple[float, float] | None) -> Bounds:
+    """The default bounds of a private agent with this schema."""
+    return Bounds.for_range(reward_range, norm=schema.norm, nonnegative=not schema.has_numbers)
 
 
 def _slots(value: Any) -> Slots:

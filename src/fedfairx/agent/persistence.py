@@ -18,7 +18,7 @@ from typing import Any
 from fedfairx.agent.actions import as_arms
 from fedfairx.agent.core import Core
 from fedfairx.agent.log import StepLog
-from fedfairx.agent.options import Options
+from fedfairx.agent.options import Options, bounds_of
 from fedfairx.agent.settings import CUSTOM, SCHEMA, StoredSettings, plain_value, read_value, stored_schema
 from fedfairx.agent.state import AgentState
 from fedfairx.core.merit import Merit
@@ -121,20 +121,30 @@ class Specification:
             self.name or f"agent-{secrets.token_hex(4)}",
             dimension,
             None if arms is None else list(arms.names),
-            options.for_agent(arms_of_their_own=arms is not None),
+            options.for_agent(arms_of_their_own=arms is not None, schema=self.schema),
             None if self.schema is None else self.schema.to_dict(),
         )
+
+    @property
+    def has_intercept(self) -> bool:
+        """Whether a new agent has an intercept beside the numbers of its arrays."""
+        return self.all_options.has_intercept and self.schema is None and self.actions is None
 
     def sharing(self) -> Budget | Bounds | None:
         """How a new agent's messages are bounded. A schema bounds contexts, if the budget does not."""
         budget, options = self.budget, self.all_options
         if budget is None:
-            return self.bounds
+            bounds = self.bounds
+            return replace(bounds, constant=1.0) if bounds is not None and self.has_intercept else bounds
         if self.schema is not None and not (budget.bounds or budget.centring):
-            nonnegative = not self.schema.has_numbers
-            bounds = Bounds.for_range(options.reward_range, norm=self.schema.norm, nonnegative=nonnegative)
-            budget = replace(budget, bounds=bounds)
-        return budget.with_slots(as_weights(options.slots))
+            budget = replace(budget, bounds=bounds_of(self.schema, options.reward_range))
+        return _completed(budget, options, intercept=self.has_intercept)
+
+
+def _completed(budget: Budget, options: Options, *, intercept: bool) -> Budget:
+    """A budget with the slots and the intercept of an agent."""
+    budget = budget.with_slots(as_weights(options.slots))
+    return budget.with_intercept() if intercept else budget
 
 
 def make_store(log: Log, spec: Specification) -> AgentStore:
@@ -155,7 +165,7 @@ def saved(name: str, core: Core, log: StepLog) -> bytes:
     actions, schema, bounds = model.actions, model.schema, model.sums.bounds
     settings = StoredSettings.of(
         name,
-        model.dimension,
+        model.given,
         None if actions is None else list(actions.names),
         model.options,
         None if schema is None else schema.to_dict(),
@@ -226,7 +236,7 @@ class AgentStore:
 
     def first_privatizer(self) -> Privatizer:
         """The privatizer of the first run; exact sums of records clipped to its bounds, if any."""
-        return self.run(1) if self.budgets else NonPrivateSums(self.settings.dimension, self.bounds)
+        return self.run(1) if self.budgets else NonPrivateSums(self.settings.columns, self.bounds)
 
     def follow(self) -> None:
         """Keep the agent in step with the log from now on, and give it a prefix of its ids to come."""
@@ -281,7 +291,8 @@ class AgentStore:
             return
         names = set(keywords) if options is None else {item.name for item in fields(StoredSettings)}
         options = options or Options(**{"rule": stored.rule, **keywords})
-        options = options.for_agent(arms_of_their_own=settings.actions is not None)
+        schema = None if settings.features is None else stored_schema(settings.features)
+        options = options.for_agent(arms_of_their_own=settings.actions is not None, schema=schema)
         arms = settings.name, settings.dimension, settings.actions
         other = StoredSettings.of(*arms, options, settings.features)
         for item in fields(StoredSettings):
@@ -294,21 +305,25 @@ class AgentStore:
         if budget is not None:
             if self.settings.features is not None and budget.bounds is None and last is not None:
                 budget = replace(budget, bounds=last.bounds)
-            budget = budget.with_slots(as_weights(options.slots))
+            budget = _completed(budget, options, intercept=self.settings.intercept)
             if last is not None and last.share is not None:
                 budget = budget.among(last.share.members)  # changes with the roster
             if budget != last:
                 raise InvalidInput(f"budget must be the stored one, {last}, got budget={budget}")
-        elif spec.bounds is not None and spec.bounds != self.bounds:
-            text = f"bounds must be the stored ones, {self.bounds}, got bounds={spec.bounds}"
-            raise InvalidInput(text)
+        elif spec.bounds is not None:
+            bounds = replace(spec.bounds, constant=1.0) if self.settings.intercept else spec.bounds
+            if bounds != self.bounds:
+                text = f"bounds must be the stored ones, {self.bounds}, got bounds={spec.bounds}"
+                raise InvalidInput(text)
 
     def adopt(self, schema: Schema) -> None:
         """Store what the columns mean of an agent that was made without a schema, before it is restored.
 
         An agent that a service has told its features, or that there are none, keeps them.
         """
-        compatible = self.settings.actions is None and schema.width == self.settings.dimension
+        settings = self.settings
+        same = schema.width == settings.dimension and not settings.intercept
+        compatible = settings.actions is None and same
         if not compatible or not store_feature_schema(self.journal, schema.to_dict()):
             raise InvalidInput(
                 "schema must be left out: this agent has learnt from contexts without one; create another "
@@ -418,7 +433,7 @@ class AgentStore:
             raise StateError(f"{self.journal.place} has no noise key, so this agent can't continue privately")
         number, name = self.journal.agent, self.settings.name
         return self.budgets[run - 1].privatizer(
-            self.settings.dimension,
+            self.settings.columns,
             noise=KeyedNoise(self._secret, agent=name, run=f"run-{run}"),
             ledger=StoredLedger(self.log, number, run),
             persons=StoredPersons(self.log, number, run),

@@ -92,10 +92,11 @@ class RewardLimits:
             "expects, got a larger one; if it is correct, make the agent with reward_range=(low, high)"
         )
 
-    def look(self, observed: float, squares: float, context_squares: float) -> None:
+    def look(self, observed: float, squares: float, spread: float, context_squares: float) -> None:
         """Adapt the limits to `observed` rewards, given sums of squares of rewards and of contexts.
 
-        Where records decay, all three are sums of weights.
+        spread: the sum of squares of rewards, around their mean if there is an intercept, which the contexts
+        are then without. Where records decay, all are sums of weights.
         """
         if self._range is not None or observed < ENOUGH:
             return
@@ -103,6 +104,7 @@ class RewardLimits:
         self.set_largest(min(max(USUAL * size, LEAST * self._expected), LARGEST))
         sd, noise_sd = self._sizes
         expected = self._centre + math.hypot(sd * math.sqrt(context_squares / observed), noise_sd)
+        size = math.sqrt(max(spread, 0.0) / observed)
         if self._warned or MUCH_SMALLER * expected <= size <= MUCH_LARGER * expected:
             return
         self._warned = True

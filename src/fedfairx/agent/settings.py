@@ -123,6 +123,12 @@ class StoredSettings:
     slots: tuple[float, ...]
     half_life: float | str | None
     features: dict[str, Any] | None  # `Schema.to_dict`
+    intercept: bool = False  # of arrays; agents from before there was one have none
+
+    @property
+    def columns(self) -> int:
+        """How many coordinates θ has."""
+        return self.dimension + self.intercept
 
     @classmethod
     def of(

@@ -27,26 +27,38 @@ ROUNDING = 1e-10  # of exact sums, relative to their trace, and much more than i
 TINY = 1e-100  # where that is 0
 
 
-def as_contexts(contexts: ArrayLike, dimension: int) -> Array:
-    """Convert to a (K, d) array for compiled code, which checks itself that the numbers are finite."""
+def as_contexts(
+    contexts: ArrayLike, dimension: int, *, constant: float = 0.0, point: Array | None = None
+) -> Array:
+    """Convert to a (K, d) array for compiled code, which checks itself that the numbers are finite.
+
+    constant: of an intercept, the last column, which a caller leaves out; a log has it.
+    point: the public point that contexts with an intercept are taken around; those of a log are.
+    """
     if type(contexts) is np.ndarray and contexts.dtype is FLOAT and contexts.flags.carray:
         shape = contexts.shape  # the usual case
-        if len(shape) == 2 and shape[1] == dimension and shape[0] > 0:
+        if len(shape) == 2 and shape[1] == dimension and shape[0] > 0 and not constant:
             return contexts
     rows = as_floats(contexts)
     if rows is None:
         raise not_numbers("contexts", contexts)
-    if rows.ndim != 2 or rows.shape[0] < 1 or rows.shape[1] != dimension:
+    given = dimension - bool(constant)
+    if constant and rows.ndim == 2 and rows.shape[1] == given and rows.shape[0] > 0:
+        return np.column_stack([rows if point is None else rows - point, np.full(len(rows), constant)])
+    entered = rows.ndim == 2 and rows.shape[1] == dimension and not (rows[:, -1:] - constant).any()
+    if rows.ndim != 2 or rows.shape[0] < 1 or rows.shape[1] != dimension or (constant and not entered):
         raise InvalidInput(
-            f"contexts must have shape (K, {dimension}) with K >= 1, got contexts=array of shape {rows.shape}"
+            f"contexts must have shape (K, {given}) with K >= 1, got contexts=array of shape {rows.shape}"
         )
     # Numba would compile another version for read-only or unaligned arrays, which takes seconds.
     return rows if rows.flags.carray else rows.copy()
 
 
-def as_sound_contexts(contexts: ArrayLike, dimension: int) -> Array:
+def as_sound_contexts(
+    contexts: ArrayLike, dimension: int, *, constant: float = 0.0, point: Array | None = None
+) -> Array:
     """`as_contexts`, checked to be finite, for callers that need to know before compiled code runs."""
-    rows = as_contexts(contexts, dimension)
+    rows = as_contexts(contexts, dimension, constant=constant, point=point)
     if not (np.abs(rows) <= LARGEST).all():
         raise not_finite("contexts", rows, LARGEST)
     return rows
@@ -58,15 +70,24 @@ def is_whole(contexts: object, dimension: int) -> bool:
     return is_array and 0 not in contexts.shape and contexts.shape[2] == dimension  # type: ignore[attr-defined]
 
 
-def as_blocks(blocks: Sequence[ArrayLike] | Array, dimension: int) -> list[Array] | Array:
+def as_blocks(
+    blocks: Sequence[ArrayLike] | Array,
+    dimension: int,
+    *,
+    constant: float = 0.0,
+    point: Array | None = None,
+) -> list[Array] | Array:
     """`as_sound_contexts` of each, as one (B, K, d) array if all are of the same size."""
-    if is_whole(blocks, dimension):
+    if is_whole(blocks, dimension - bool(constant)):
         whole = np.ascontiguousarray(blocks)
+        if constant:
+            whole = whole if point is None else whole - point
+            whole = np.concatenate([whole, np.full((*whole.shape[:2], 1), constant)], axis=2)
     else:
         rows = []
         for index, block in enumerate(blocks):
             try:
-                rows.append(as_sound_contexts(block, dimension))
+                rows.append(as_sound_contexts(block, dimension, constant=constant, point=point))
             except InvalidInput as error:
                 raise in_block(index, error) from None
         if len({each.shape for each in rows}) != 1:
@@ -166,9 +187,11 @@ def as_row_weights(weights: Iterable[float], rows: int) -> Array:
     return numbers
 
 
-def check_next_run(privatizer: Privatizer, *, before: Guarantee, dimension: int, name: str) -> None:
+def check_next_run(
+    privatizer: Privatizer, *, before: Guarantee, dimension: int, intercept: bool, name: str
+) -> None:
     """Check the privatizer of an agent's next run, after one that claimed `before`."""
-    check_privatizer(privatizer, dimension=dimension, name=None)
+    check_privatizer(privatizer, dimension=dimension, intercept=intercept, name=None)
     owner = privatizer.owner
     require(owner in (None, name), "privatizer", f"must have noise that was made for {name!r}", owner)
     after = privatizer.guarantee
@@ -180,11 +203,19 @@ def check_next_run(privatizer: Privatizer, *, before: Guarantee, dimension: int,
     require_same_neighbours(before, after)
 
 
-def check_privatizer(privatizer: Privatizer, *, dimension: int, name: str | None) -> None:
-    """Check that a privatizer has an agent's dimension, and noise that was made for its name, if given."""
+def check_privatizer(
+    privatizer: Privatizer, *, dimension: int, intercept: bool = False, name: str | None
+) -> None:
+    """Check that a privatizer has an agent's dimension and intercept, and noise made for its name."""
     typed = isinstance(privatizer, Privatizer)
     rule = "must be a privatizer, as fedfairx.privacy.private(…) makes them"
     require(typed, "privatizer", rule, type(privatizer).__name__)
+    stream = privatizer.stream
+    if stream is not None and bool(stream.constant) != intercept:
+        has = f"with an intercept, of dimension {dimension}, as private(…, intercept=True) makes it"
+        text = f"must be one {has if intercept else 'without an intercept'}"
+        remedy = "or give the agent intercept=False" if intercept else "which this agent does not have"
+        require(False, "privatizer", text, type(privatizer).__name__, remedy)
     same = privatizer.dimension == dimension
     require(same, "privatizer", f"must have dimension {dimension}", privatizer.dimension)
     owner = privatizer.owner

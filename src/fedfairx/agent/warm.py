@@ -28,6 +28,7 @@ def warm(agent: Any) -> None:
     noisy = partial(
         private,
         len(names) if agent.actions else agent.dimension,
+        intercept=agent.columns > agent.dimension,
         epsilon=1.0,
         releases=4,
         noise=SimulatedNoise(0),

@@ -13,10 +13,12 @@ from fedfairx.core.confidence import Confidence
 from fedfairx.core.estimate import derive, estimate, grow
 from fedfairx.core.expected_merit import put_log_merits, put_log_merits_of_arms
 from fedfairx.core.learner import (
+    CENTRE,
     COUNT,
     GROWTH,
     LEARNING,
     LEARNING_MEAN,
+    MEAN_VARIANCE,
     NOISE_VARIANCE,
     OBSERVED,
     PRIOR_VARIANCE,
@@ -256,11 +258,12 @@ class AgentMemory:
         prior: Prior | None = None,
         learning: bool = True,
         common: Sequence[int] = (),
+        centre: float = 0.0,
         minimum_share: float = 0.0,
     ) -> AgentMemory:
         """Memory before any observation. Optimism uses `confidence` and `solver`, other rules `prior`.
 
-        `learning` and `common` are as for `learner.start`.
+        `learning`, `common` and `centre` are as for `learner.start`.
         """
         memory = zeros(size_of(memory_layout, dimension))
         start(
@@ -272,6 +275,7 @@ class AgentMemory:
             priors=[prior or Prior.for_merit(merit)],
             learning=learning,
             common=common,
+            centre=centre,
         )
         parts, solver = memory_layout(floats(memory), dimension), solver or Solver()
         state = parts.learner
@@ -364,6 +368,11 @@ class AgentMemory:
             self._set_mean(_learnt_mean(self.memory, self.dimension))
 
     @property
+    def mean_variance(self) -> float:
+        """The least variance of the prior's mean around its first guess."""
+        return float(self._state.numbers[MEAN_VARIANCE])
+
+    @property
     def ridge(self) -> float:
         """λ inside V."""
         return float(self._state.numbers[RIDGE])
@@ -386,8 +395,9 @@ class AgentMemory:
         return float(self._state.numbers[NOISE_VARIANCE])
 
     def size_of_parameter(self) -> float:
-        """E‖θ‖² under the posterior."""
-        estimate = self.inverse @ self.moment
+        """E‖θ‖² under the posterior, of an intercept around where rewards are centred."""
+        centre = self._state.numbers[CENTRE] * self._state.common.array
+        estimate = self.inverse @ self.moment - centre
         return float(estimate @ estimate + self.noise_variance * np.trace(self.inverse))
 
     @property
@@ -421,7 +431,13 @@ class AgentMemory:
 
 
 def likely_sizes(
-    own: Array, squares: float, observed: float, prior: Prior, *, common: Sequence[int] = ()
+    own: Array,
+    squares: float,
+    observed: float,
+    prior: Prior,
+    *,
+    common: Sequence[int] = (),
+    centre: float = 0.0,
 ) -> LikelySizes:
     """What σ and the prior's sd may be, by packed sums (q,) of own records.
 
@@ -429,10 +445,12 @@ def likely_sizes(
     """
     dimension = dimension_of(own)
     rule = RULES[EXPECTED_MERIT]
-    memory = AgentMemory.start(dimension, merit=Exponential(), rule=rule, prior=prior, common=common)
+    memory = AgentMemory.start(
+        dimension, merit=Exponential(), rule=rule, prior=prior, common=common, centre=centre
+    )
     memory.restore(memory.sizes, squares, observed)
     likely, variance, ridge = memory.likely_sizes(own)[2].T
-    weights, wide = np.exp(likely - likely.max()), prior.sd**2 + prior.noise_sd**2
+    weights, wide = np.exp(likely - likely.max()), memory.mean_variance
     return LikelySizes(weights / weights.sum(), variance, ridge, ASSUMED_WEIGHT + observed, wide)
 
 

@@ -33,8 +33,11 @@ REWARD = 5  # the reward being learnt
 NOISE_VARIANCE, PRIOR_VARIANCE = range(6, 8)  # σ² and sd² of a posterior, as learnt so far; else 0
 # and its assumptions: the constants of `Confidence` and of `Prior`.
 NOISE_SD, FAILURE, PARAMETER_NORM, SCALE = range(8, 12)
-ASSUMED_NOISE, ASSUMED_VARIANCE, ASSUMED_MEAN, LEARNING, LEARNING_MEAN = range(12, 17)
-NUMBERS = 17
+ASSUMED_NOISE, ASSUMED_VARIANCE, ASSUMED_MEAN, LEARNING, LEARNING_MEAN, MEAN_VARIANCE, CENTRE = range(12, 19)
+NUMBERS = 19
+
+#: How far an intercept may be from its first guess, in sizes of rewards. Shares then do not depend on it.
+FAR = 1e15
 
 
 class Learner(NamedTuple):
@@ -78,12 +81,14 @@ def start(
     priors: Sequence[Prior],
     learning: bool,
     common: Sequence[int] = (),
+    centre: float = 0.0,
 ) -> Learner:
     """Initialise a learner in zeros, (size,) for one lane or (size, n) for a block.
 
     `merits` is a `merit_kernels.table`. Optimism uses `confidence`, other rules `priors`, one for each lane.
     `learning=False` keeps σ and sd fixed even if the prior would learn them. In the coordinates of `common`
-    the mean is learnt as well, if the prior has one mean for all: see `marginal_likelihood`.
+    the mean is learnt as well, if the prior has one mean for all: see `marginal_likelihood`. `centre` is the
+    first guess of an intercept, around which rewards are released.
     """
     state, _ = learner(floats(memory) if memory.ndim == 1 else vectors(memory), dimension)
     numbers = state.numbers
@@ -100,12 +105,15 @@ def start(
         numbers[RIDGE], numbers[NOISE_VARIANCE], numbers[PRIOR_VARIANCE] = ridge, ridge * sd**2, sd**2
         numbers[ASSUMED_VARIANCE], numbers[ASSUMED_NOISE] = sd**2, noise_sd**2
         numbers[LEARNING] = learns * learning
-        numbers[ASSUMED_MEAN] = means[0]
+        numbers[ASSUMED_MEAN], numbers[CENTRE] = means[0] + centre, centre
         numbers[LEARNING_MEAN] = learns * learning * one_mean * bool(len(common))
+        far = FAR if learning and len(common) < dimension else 1.0  # noise alone must not make it large
+        numbers[MEAN_VARIANCE] = far**2 * (sd**2 + noise_sd**2)
         for j in range(dimension):
             state.mean[j] = means[j]
         for j in common:
             state.common[j] = 1.0
+            state.mean[j] = means[j] + centre
     for row in range(MERIT_ROWS):
         state.merit[row] = merits[row] if memory.ndim == 2 else merits[row, 0]
     for j in range(dimension):

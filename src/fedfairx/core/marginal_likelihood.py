@@ -17,9 +17,11 @@ should count for how far actions differ. If the mean is higher by δ in these co
     q = uᵀb - zᵀ(G + λI)⁻¹b,   p = uᵀz - zᵀ(G + λI)⁻¹z.
 
 With δ ~ N(e, s²), where e leads back to the first guess, it is δ = (q + ρe)/(p + ρ) with ρ = σ²/s² at q/p,
-the δ that fits best, and ln p(λ) gets -½ (δ - e)²/s² - ½ ln(1 + p s²/σ²). s² is the likeliest, (q/p - e)²,
-and at least sd₀² + σ₀². A fixed one would hold the mean back where rewards are around 3 or 50, and whoever is
-tried first would get everything.
+the δ that fits best, and ln p(λ) gets -½ (δ - e)²/s² - ½ ln(1 + p s²/σ²). Of actions without features, s² is
+the likeliest, (q/p - e)², and at least sd₀² + σ₀². A fixed one would hold the mean back where rewards are
+around 3 or 50, and whoever is tried first would get everything. Of a constant column s² is so large that the
+first guess does not matter (`learner.FAR`): adding a number to all rewards then changes no share. Its
+variance is no uncertainty about one action or another, and does not enter V.
 
 G is made tridiagonal once, and each λ then takes O(d).
 
@@ -43,6 +45,7 @@ from fedfairx.core.learner import (
     ASSUMED_NOISE,
     ASSUMED_VARIANCE,
     LEARNING_MEAN,
+    MEAN_VARIANCE,
     NOISE_VARIANCE,
     OBSERVED,
     RIDGE,
@@ -184,7 +187,7 @@ def learnt_sizes(
     weight, guess = numbers[OBSERVED] + ASSUMED_WEIGHT, ASSUMED_WEIGHT * numbers[ASSUMED_NOISE]
     learning = numbers[LEARNING_MEAN]  # 1, or 0: then δ is 0
     back = learning * back
-    least = numbers[ASSUMED_VARIANCE] + numbers[ASSUMED_NOISE]
+    least = numbers[MEAN_VARIANCE]
     best, variance, best_ridge = -1e300, numbers[ASSUMED_NOISE], 1.0
     for k in range(POINTS):
         ridge = SMALLEST * 2.0**k
@@ -227,5 +230,5 @@ def learnt_mean(state: Learner, inverse: Rows) -> float:
     information = where_above(information, NOTHING, information, 1.0)
     moved = where_above(information, NOTHING, moved, 0.0)
     fit = moved / information
-    wide = larger(fit * fit, numbers[ASSUMED_VARIANCE] + numbers[ASSUMED_NOISE])
+    wide = larger(fit * fit, numbers[MEAN_VARIANCE])
     return guess + moved / (information + numbers[NOISE_VARIANCE] / (ridge * wide))

@@ -4,7 +4,8 @@ With G̃ = G + N and b̃ = Gθ + (the rewards' noise) + h, N and h of entry sd s
 error, and along an eigenvector of G̃ with eigenvalue g the error has variance σ²g + s²(1 + ‖θ‖²). So that
 direction is known with precision g²/(σ²g + s²(1 + ‖θ‖²)), the same as from exact statistics with Gram
 g²/(g + κ) and moment b̃·g/(g + κ), κ = s²(1 + ‖θ‖²)/σ². These replace the noisy ones, and V, b and σ are used
-as for exact statistics. Before that, eigenvalues that noise alone could have made are suppressed: those of
+as for exact statistics. Where rewards are centred before noise is added, an intercept counts in ‖θ‖² by how
+far it is from there. Before that, eigenvalues that noise alone could have made are suppressed: those of
 noise reach 2s√d, and g becomes g³/(g² + 4ds²). All of it post-processes released values, and so costs no
 privacy.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import math
 
+from fedfairx.core.learner import CENTRE, NOISE_VARIANCE, Learner
 from fedfairx.core.statistics import place
 from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.linalg import cholesky
@@ -21,13 +23,15 @@ from fedfairx.lanes.vector import fma, larger
 
 
 @stage
-def size_of_parameter(theta: Rows, inverse: Rows, variance: float) -> float:
-    """E‖θ‖² under N(θ̂, σ²V⁻¹). theta (d,), inverse (d, d)."""
-    square, trace = 0.0, 0.0
-    for j in range(theta.shape[0]):
-        square = fma(theta[j], theta[j], square)
-        trace = trace + inverse[j, j]
-    return fma(variance, trace, square)
+def size_of_parameter(state: Learner) -> float:
+    """E‖θ‖² under the posterior, whose mean is in `estimate`; an intercept counts by how far it is from where
+    rewards are centred."""
+    numbers, square, trace = state.numbers, 0.0, 0.0
+    for j in range(state.mean.shape[0]):
+        part = fma(-state.common[j], numbers[CENTRE], state.estimate[j])
+        square = fma(part, part, square)
+        trace = trace + state.inverse[j, j]
+    return fma(numbers[NOISE_VARIANCE], trace, square)
 
 
 @stage

@@ -43,8 +43,8 @@ class Prior:
     sd: the standard deviation of every coordinate of θ around it, in [1e-30, 1e30].
     noise_sd: the standard deviation of a reward around x·θ, in [1e-30, 1e30].
     learn: whether the agent's own rewards correct `sd`, `noise_sd` and the `mean` of actions without features
-        or of a schema's intercept; False keeps them fixed. Private agents that decide from releases alone
-        never learn them.
+        or of an intercept; False keeps them fixed. Private agents that decide from releases alone learn only
+        the mean, from what was released.
 
     All are in units of the reward. The default is `Prior.for_merit`. A first guess that is wrong by a factor
     of ten costs some tens of rounds; with `learn=False` it can starve an action.
@@ -65,14 +65,20 @@ class Prior:
 
     @classmethod
     def for_merit(
-        cls, merit: Merit, *, reward_range: Range | None = None, arms_of_their_own: bool = False
+        cls,
+        merit: Merit,
+        *,
+        reward_range: Range | None = None,
+        arms_of_their_own: bool = False,
+        intercept: bool = False,
     ) -> Prior:
         """The default prior, for contexts in the unit ball.
 
         Without a reward range the noise has the size of rewards that the merit tells apart, and a coordinate
         of θ a part of it, so that scaling rewards and merit together changes no decision. A range, if not
         given that of the merit, says more: `arms_of_their_own`, whose contexts are unit vectors, have means
-        around its middle; with features θ is around zero.
+        around its middle; with features θ is around zero. Where there is an `intercept`, how far rewards are
+        from 0 says nothing about the other coordinates.
 
         >>> from fedfairx.core.merit import Exponential
         >>> Prior.for_merit(Exponential(10.0))
@@ -89,7 +95,8 @@ class Prior:
         half, middle = 0.5 * (high - low), 0.5 * (low + high)
         if arms_of_their_own:
             return cls(middle, share * half, half)
-        return cls(sd=share * max(half, 0.5 * abs(low), 0.5 * abs(high)), noise_sd=half)
+        far = 0.0 if intercept else 0.5 * max(abs(low), abs(high))
+        return cls(sd=share * max(half, far), noise_sd=half)
 
     @property
     def ridge(self) -> float:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
+from fedfairx.agent.actions import as_arms
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.exchange import TOTAL, privacy_in_short
-from fedfairx.agent.options import Keywords, Options
+from fedfairx.agent.options import Keywords, Options, bounds_of
 from fedfairx.agent.schedules import Plan, timetable
 from fedfairx.core.merit import Merit
 from fedfairx.errors import require
+from fedfairx.features import Schema
 from fedfairx.federation.exchange.envelope import PlainCodec
 from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.transport import MemoryTransport
@@ -33,6 +35,7 @@ class Federation:
 
     agents: how many there are.
     dimension: how many numbers describe an action.
+    schema, actions: instead of a dimension, as for `Agent`.
     horizon: how many rounds they share in.
     options: how agents decide, learn and share, as one object, such as `Scenario.options` of a simulation. Or
         give its fields as keywords; `Options` explains all.
@@ -58,7 +61,9 @@ class Federation:
         self,
         *,
         agents: int,
-        dimension: int,
+        dimension: int | None = None,
+        schema: Schema | None = None,
+        actions: Sequence[str] | None = None,
         horizon: int,
         options: Options | None = None,
         seed: int | None = None,
@@ -69,7 +74,8 @@ class Federation:
         if isinstance(merit, Sequence):
             merits = list(merit)
             del keywords["merit"]
-        self.options = Options.given(options, **keywords)
+        dimension, arms = as_arms(dimension, actions, schema)
+        self.options = _of_arms(Options.given(options, **keywords), schema, named=arms is not None)
         self.algorithm = self.options.composed
         self.schedule = self.algorithm.schedule
         self.round = 0
@@ -88,8 +94,11 @@ class Federation:
         each = [self.options] * agents
         if merits is not None:
             each = [replace(self.options, merit=own) for own in merits]
+        which: dict[str, Any] = {"schema": schema, "actions": actions}
+        if schema is None and actions is None:
+            which = {"dimension": dimension}
         self.agents = [
-            Agent(dimension, options=own, seed=child, privatizer=privatizer, name=name)
+            Agent(**which, options=own, seed=child, privatizer=privatizer, name=name)
             for own, child, privatizer, name in zip(each, children, privatizers, self._names, strict=True)
         ]
         self._seal = PlainCodec()
@@ -219,3 +228,13 @@ class Federation:
         if member is None or member.agent is not agent:
             member = self._members[agent.name] = Member(agent, self._transport, self._seal)
         return member
+
+
+def _of_arms(options: Options, schema: Schema | None, *, named: bool) -> Options:
+    """The options for agents with this schema, or whose actions have names: they have no other intercept."""
+    if schema is None and not named:
+        return replace(options, intercept=options.has_intercept)
+    options = replace(options, intercept=False)
+    if schema is None or not options.private or options.bounds is not None or options.centring is not None:
+        return options
+    return replace(options, bounds=bounds_of(schema, options.reward_range))

@@ -36,7 +36,8 @@ For one-dimensional contexts k is ±1 only and these values are upper bounds; fr
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -45,7 +46,7 @@ from fedfairx.core.slates import ONE, Weights, as_weights
 from fedfairx.core.statistics import diagonal_entries, packed_size
 from fedfairx.errors import require
 from fedfairx.util.arrays import Array
-from fedfairx.util.config import ABOVE_0, check_fields, option
+from fedfairx.util.config import ABOVE_0, Limits, check_fields, option
 
 Adjacency = Literal["replace", "add-remove"]
 
@@ -70,6 +71,8 @@ class Bounds:
         records (v_j x, y) of all its slots.
     record_norm: R, if whole records are also shrunk to ‖x‖² + r·y² ≤ R². The sensitivity is then at most R².
         For one slot.
+    constant: of an intercept, the last number of every context. It is not clipped, and counts in the norm:
+        records are then like those of an L of √(L² + constant²), and an R of √(R² + constant²).
 
     >>> Bounds().sensitivity
     2.0
@@ -90,6 +93,7 @@ class Bounds:
     gram_share: float = option(1.0, limits=ABOVE_0)
     slots: Weights = ONE
     record_norm: float | None = option(None, limits=ABOVE_0)
+    constant: float = option(0.0, limits=Limits(ge=0, le=1e100))
     is_private: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -117,20 +121,25 @@ class Bounds:
         )
 
     @property
+    def whole_norm(self) -> float:
+        """The largest norm of a context, with its constant."""
+        return math.hypot(self.context_norm, self.constant)
+
+    @property
     def sensitivity(self) -> float:
         """Δ: one leaf under base noise of sd σ costs μ = Δ/σ. The top of this file derives it."""
-        return sum(self._sensitivity(weight * self.context_norm) for weight in self.slots)
+        return sum(self._sensitivity(weight * self.whole_norm) for weight in self.slots)
 
     @property
     def largest_record(self) -> float:
         """The share of the sensitivity that one record of a decision has at most: that of its first slot."""
-        return self._sensitivity(self.slots[0] * self.context_norm) / self.sensitivity
+        return self._sensitivity(self.slots[0] * self.whole_norm) / self.sensitivity
 
     def _sensitivity(self, context_norm: float) -> float:
         """Δ of one record with a context of this norm."""
         norm2 = context_norm**2
         reward2 = self.gram_share * self.reward**2
-        whole = math.inf if self.record_norm is None else self.record_norm**2
+        whole = math.inf if self.record_norm is None else self.record_norm**2 + self.constant**2
         if self.adjacency == "add-remove" or self.nonnegative:
             norm2 = min(norm2, whole)
             reward2 = min(reward2, whole - norm2)
@@ -142,6 +151,11 @@ class Bounds:
             return min(norm2 + reward2, whole)
         return min(2.0 * math.sqrt(norm2 * reward2), whole)
 
+    @cached_property
+    def _numbers(self) -> Bounds:
+        """The limits of what comes before the constant."""
+        return replace(self, constant=0.0)
+
     def entry_scale(self, dimension: int) -> Array:
         """Return the noise sd of each packed entry in units of the off-diagonal Gram entry's: (q,)."""
         scale = np.ones(packed_size(dimension))
@@ -152,6 +166,9 @@ class Bounds:
     def clip(self, context: Array, reward: float) -> tuple[Array, float, bool]:
         """Return (x, y) moved inside the limits, and whether it moved. Never raises: an error would leak."""
         x = np.asarray(context, dtype=np.float64)
+        if self.constant:
+            x, y, moved = self._numbers.clip(x[:-1], reward)
+            return np.append(x, self.constant), y, moved
         low = 0.0 if self.nonnegative else -self.reward
         # Nearly every record is inside; the entries are checked first, since a square may overflow.
         inside = low <= reward <= self.reward and float(np.abs(x).max()) <= self.context_norm
@@ -165,6 +182,9 @@ class Bounds:
 
     def clip_many(self, contexts: Array, rewards: Array) -> tuple[Array, Array, np.ndarray]:
         """Clip the rows of (n, d) contexts and (n,) rewards; the last result is (n,) of bool."""
+        if self.constant:
+            x, y, moved = self._numbers.clip_many(contexts[:, :-1], rewards)
+            return np.column_stack([x, np.full(len(x), self.constant)]), y, moved
         low = 0.0 if self.nonnegative else -self.reward
         x, y = _finite(contexts), np.clip(_finite(rewards), low, self.reward)
         if self.nonnegative:
@@ -180,6 +200,8 @@ class Bounds:
 
     def worst_pair(self, dimension: int) -> tuple[tuple[Array, float], tuple[Array, float]]:
         """Return two neighbouring records that differ by `sensitivity` (from d = 2 on), for an audit."""
+        if self.constant:
+            return self._worst_with_constant(dimension)
         first, second = np.zeros(dimension), np.zeros(dimension)
         norm, reward = self.context_norm, self.reward
         if self.record_norm is not None:
@@ -196,9 +218,23 @@ class Bounds:
             second[:2] = cosine * norm, math.sqrt(1.0 - cosine**2) * norm
         return (first, reward), (second, reward)
 
+    def _worst_with_constant(self, dimension: int) -> tuple[tuple[Array, float], tuple[Array, float]]:
+        """`worst_pair` where contexts end with the constant: rewards of both signs, or a blank record."""
+        (x, reward), (other, second) = self._numbers.worst_pair(dimension - 1)
+        if self.adjacency == "replace" and not self.nonnegative:
+            second, length = -reward, float(np.linalg.norm(x))
+            cosine = (self.gram_share * reward**2 - self.constant**2) / length**2
+            cosine = min(max(cosine, -1.0), 1.0)
+            other = cosine * x
+            if dimension > 2:
+                other[1] += math.sqrt(1.0 - cosine**2) * length
+        return (np.append(x, self.constant), reward), (np.append(other, self.constant), second)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the limits as plain values, for digests and saved states."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
+        if not self.constant:  # as before there was one
+            del values["constant"]
         if self.record_norm is None:  # as before there was one
             del values["record_norm"]
         if self.slots == ONE:  # as before there were several

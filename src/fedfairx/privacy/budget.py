@@ -25,6 +25,9 @@ from fedfairx.util.config import COUNT, POSITIVE, Limits, Scope, check_fields, d
 
 AGENT, AGREED, *_ = Scope
 
+#: The intercept that private agents of arrays have: what it costs in sensitivity is weighed against the noise
+#: on how high rewards are (docs/explanation/privacy.md).
+INTERCEPT = 0.25
 #: A user's mechanism: a function of `calibrate`'s keywords epsilon, delta, releases and sensitivity.
 Calibrate = Callable[..., Gaussian]
 
@@ -92,6 +95,13 @@ class Budget:
             return self
         return replace(self, bounds=replace(bounds, slots=slots))
 
+    def with_intercept(self) -> Budget:
+        """The same budget for contexts of arrays that end with an intercept."""
+        if self.centring is not None:
+            return replace(self, centring=replace(self.centring, intercept=True))
+        bounds = self.bounds or Bounds()
+        return replace(self, bounds=replace(bounds, constant=bounds.constant or INTERCEPT))
+
     def among(self, members: int) -> Budget:
         """The same budget where this many members add up their rows, with secure aggregation."""
         return self if self.share is None else replace(self, share=replace(self.share, members=members))
@@ -113,7 +123,7 @@ class Budget:
     def _on_grid(self, mechanism: Gaussian, share: NoiseShare) -> NoiseShare:
         """The share with its grid, and with a number of records for which totals stay in range."""
         bounds = self.summed_bounds
-        norm, scale = bounds.context_norm, bounds.entry_scale(1)  # of a diagonal entry and of the moment
+        norm, scale = bounds.whole_norm, bounds.entry_scale(1)  # of a diagonal entry and of the moment
         own_sd = mechanism.base_sd * share.noise
         exponent = step_exponent(own_sd * min(1.0, float(scale.min())))
         loudest = own_sd * float(mechanism.factor.row_norm(np.arange(1, mechanism.releases + 1)).max())
@@ -205,12 +215,14 @@ def private(
     person_records: int | None = None,
     persons: Persons | None = None,
     confirm: Confirm | None = None,
+    intercept: bool = False,
 ) -> StreamPrivatizer:
     """Make a privatizer whose whole transcript of `releases` messages is (epsilon, delta)-DP.
 
     The other arguments are those of `Budget` and `StreamPrivatizer`. By default the claim is for replacing
     one record of the log while the others stay as recorded; `decide_from="released"` is the strict mode,
-    which also covers what the record changes in later decisions.
+    which also covers what the record changes in later decisions. `intercept` is for agents of arrays that
+    have one: `dimension` is then that of the agent, and contexts have one number more.
 
     >>> from fedfairx.privacy import KeyedNoise, new_key
     >>> noise = KeyedNoise(new_key(), agent="clinic-3", run="first")
@@ -232,4 +244,7 @@ def private(
         person_records=person_records,
         public_schedule=public_schedule,
     )
-    return budget.privatizer(dimension, noise=noise, ledger=ledger, persons=persons, confirm=confirm)
+    budget = budget.with_intercept() if intercept else budget
+    return budget.privatizer(
+        dimension + intercept, noise=noise, ledger=ledger, persons=persons, confirm=confirm
+    )

@@ -8,6 +8,10 @@ number of records n and the public point, so sending them is post-processing:
 
     Σ x xᵀ = Σ x̃x̃ᵀ + x₀ sᵀ + s x₀ᵀ + n x₀x₀ᵀ,   s = Σ x̃ = (entries of x̃ with κ)/κ,
     Σ x y  = Σ x̃ỹ + x₀ Σỹ + y₀ s + n x₀ y₀,      Σỹ = (moment of κ)/κ.
+
+Contexts that have an intercept come as x̃ = (x - x₀, κ), which an agent makes of them, and have the sums
+
+    Σ x̃x̃ᵀ, where κ² n replaces the last entry,   Σ x̃ y = Σ x̃ỹ + y₀ Σ x̃,   Σ x̃ = (entries of x̃ with κ)/κ, κn.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ class Centring:
     reward: y₀, the public point of rewards.
     reward_radius: b, the distance from it that rewards are clipped to.
     constant: κ; a larger one means less noise on the sums of x̃ and ỹ, and more on everything else.
+    intercept: whether contexts come around the public point, and end with κ as their intercept.
     record_radius: ρ, if whole records are also shrunk towards the public point, until ‖x̃‖² + r·ỹ² ≤ ρ², r
         the Gram's share of the noise. The sensitivity is then at most ρ² + κ².
 
@@ -53,6 +58,7 @@ class Centring:
     reward_radius: float = field(metadata=details(limits=ABOVE_0))
     constant: float = field(metadata=details(limits=ABOVE_0))
     record_radius: float | None = option(None, limits=ABOVE_0)
+    intercept: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self, Centring)
@@ -67,11 +73,13 @@ class Centring:
 
     @property
     def dimension(self) -> int:
-        return len(self.context)
+        return len(self.context) + self.intercept
 
     @property
     def blank(self) -> tuple[Array, float]:
         """The record without information: the public point itself."""
+        if self.intercept:
+            return np.append(np.zeros(len(self.context)), self.constant), self.reward
         return np.array(self.context), self.reward
 
     def inner_bounds(self, *, adjacency: Adjacency = "replace", gram_share: float = 1.0) -> Bounds:
@@ -87,12 +95,15 @@ class Centring:
     def enter(self, context: Array, reward: float, gram_share: float = 1.0) -> tuple[Array, float, bool]:
         """Return ((x - x₀, κ), y - y₀) clipped to the radii, and whether clipping changed it."""
         near = _ball(self.context_radius, self.reward_radius, gram_share, self.record_radius)
-        offset = np.asarray(context, dtype=np.float64) - np.asarray(self.context)
+        offset = np.asarray(context, dtype=np.float64)
+        offset = offset[:-1] if self.intercept else offset - np.asarray(self.context)
         x, y, moved = near.clip(offset, reward - self.reward)
         return np.append(x, self.constant), y, moved
 
     def leave(self, packed: Array, count: float) -> Array:
         """Compute packed statistics (..., q) of the records from those (..., q') of the centred ones."""
+        if self.intercept:
+            return self._with_intercept(packed, count)
         d, point = self.dimension, np.asarray(self.context)
         rows, cols = np.triu_indices(d + 1)
         moment = packed[..., rows.size :]
@@ -107,6 +118,15 @@ class Centring:
         plain = moment[..., :d] + point * rewards + self.reward * sums + count * self.reward * point
         return np.concatenate([gram, plain], axis=-1)
 
+    def _with_intercept(self, packed: Array, count: float) -> Array:
+        """`leave`, for contexts that come around the public point and end with the constant."""
+        columns, whole = self.dimension, packed.copy()
+        rows, cols = np.triu_indices(columns)
+        last = np.flatnonzero(cols == columns - 1)
+        whole[..., last[-1]] = self.constant**2 * count
+        whole[..., rows.size :] += (self.reward / self.constant) * np.take(whole, last, axis=-1)
+        return whole
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
         values = {item.name: getattr(self, item.name) for item in fields(self)} | {
@@ -114,6 +134,8 @@ class Centring:
         }
         if self.record_radius is None:  # as before there was one
             del values["record_radius"]
+        if not self.intercept:
+            del values["intercept"]
         return values
 
 

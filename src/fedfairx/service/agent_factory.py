@@ -39,10 +39,10 @@ def open_served(settings: Settings, *, write_queue: WriteQueue, metrics: AgentMe
     settings = remembered(settings)
     agent = _open(settings, place)
     try:
-        features = FeatureTable.of(agent, intercept=settings.intercept)
+        features = FeatureTable.of(agent)
         expected, dimension = features.width, settings.dimension or features.width
         require(dimension == expected, "dimension", f"must be {expected}, as in the database", dimension)
-        remember(agent, settings)
+        remember(agent)
         warm(agent)
         membership = None if place is None else Membership(place, agent)
         return ServedAgent(settings, agent, features, membership, write_queue=write_queue, metrics=metrics)
@@ -100,7 +100,9 @@ def _options(settings: Settings) -> dict[str, Any]:
     if settings.features:
         options["schema"] = schema_of(settings)
     elif settings.dimension:
-        options["dimension"] = settings.dimension + bool(settings.intercept)
+        options["dimension"] = settings.dimension
+        if settings.intercept is not None:
+            options["intercept"] = settings.intercept
     if settings.epsilon is not None:
         options["budget"] = Budget(
             epsilon=settings.epsilon,
@@ -143,13 +145,10 @@ def remembered(settings: Settings) -> Settings:
             "features must be left out: the agent has learnt from numbers without names, got "
             f"features={','.join(map(str, settings.features))}; create another agent elsewhere"
         )
-    same = settings.intercept in (None, changes["intercept"])
-    text = f"must be what the agent has learnt from, {changes['intercept']}"
-    require(same, "intercept", text, settings.intercept, "create another agent elsewhere")
-    return replace(settings, **changes)
+    return settings
 
 
-def remember(agent: Agent, settings: Settings) -> None:
+def remember(agent: Agent) -> None:
     """Store at the first start that features have no names, and whether there is an intercept."""
     if agent.schema is None:
-        store_feature_schema(agent.journal, {"features": [], "intercept": bool(settings.intercept)})
+        store_feature_schema(agent.journal, {"features": [], "intercept": agent.columns > agent.dimension})

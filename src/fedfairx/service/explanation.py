@@ -21,6 +21,7 @@ from fedfairx.core.rules import RULES
 from fedfairx.core.slates import ONE, Weights
 from fedfairx.errors import InvalidInput
 from fedfairx.fairness.contributions import Contributions, Spread, by_owner, changes, contributions
+from fedfairx.privacy import NonPrivateSums
 from fedfairx.service import schemas, serializers
 from fedfairx.service.share_sentence import EXPECTED, share_sentence
 from fedfairx.storage.queries import learnt, records
@@ -206,15 +207,16 @@ def _before(agent: Agent, end: int) -> Agent | None:
     elif agent.schema is not None:
         again = Agent(schema=agent.schema, options=agent.options)
     else:
-        again = Agent(agent.dimension, options=agent.options)
+        sums = NonPrivateSums(agent.columns, constant=agent.constant)
+        again = Agent(agent.dimension, options=agent.options, privatizer=sums)
     for rows, weights, rewards in learnt(journal, first=0, end=end):
         if again.observed + len(rewards) > MOST_REWARDS:
             return None
-        wide = np.zeros((len(rows), agent.dimension))
+        wide = np.zeros((len(rows), agent.columns))
         wide[:, : rows.shape[1]] = rows
         contexts: Any = [names[int(place)] for place in rows[:, 0]] if names else wide
         again.learn(contexts, rewards, weights=weights[:, 0])
-    for _, rows, rewards in records(journal, agent.dimension, first=0, end=end):
+    for _, rows, rewards in records(journal, agent.columns, first=0, end=end):
         if again.observed + len(rewards) > MOST_REWARDS:
             return None
         if names:  # unit vectors, times the weights of slots

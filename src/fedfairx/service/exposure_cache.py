@@ -399,7 +399,7 @@ class _Rewards:
 
     def update(self) -> None:
         """Read what is new."""
-        agent, journal, dimension = self._agent, self._agent.journal, self._agent.dimension
+        agent, journal, dimension = self._agent, self._agent.journal, self._agent.columns
         end = journal.end()
         if self.found is None or replaced_between(journal, self._end, end):
             self._start_over()
@@ -427,7 +427,7 @@ class _Logged:
         self._sums, self._end = _Sums(0), 0
 
     def sums(self, journal: Journal, agent: Agent) -> tuple[Array, Array]:
-        dimension, end = agent.dimension, journal.end()
+        dimension, end = agent.columns, journal.end()
         replaced = replaced_between(journal, self._end, end)
         first = 0 if replaced else self._end
         sums = _Sums(dimension) if replaced else self._sums.copy(dimension)

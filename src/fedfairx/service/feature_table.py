@@ -20,17 +20,15 @@ CONTEXTS = "contexts"  # the field of a request whose numbers were checked when 
 class FeatureTable:
     """Converts requests into contexts; without a schema, they are `width` numbers, taken unchanged."""
 
-    def __init__(self, schema: Schema | None, *, dimension: int, intercept: bool = False) -> None:
+    def __init__(self, schema: Schema | None, *, dimension: int) -> None:
         self.names = () if schema is None else schema.names
-        self.width = len(self.names) or dimension - intercept  # how many a caller sends for an action
+        self.width = len(self.names) or dimension  # how many a caller sends for an action
         self.schema = schema
-        self._intercept = intercept
 
     @classmethod
-    def of(cls, agent: Agent, *, intercept: bool | None) -> Self:
+    def of(cls, agent: Agent) -> Self:
         """The table of an agent, by the schema that it has now."""
-        constant = bool(intercept) and agent.schema is None
-        return cls(agent.schema, dimension=agent.dimension, intercept=constant)
+        return cls(agent.schema, dimension=agent.dimension)
 
     def encode(self, rows: Sequence[Any], context: Mapping[str, Any] | None, where: str) -> Encoded:
         """The agent's (K, d) contexts of these rows, and what was clipped or unknown."""
@@ -53,7 +51,7 @@ class FeatureTable:
         """The agent's contexts (…, K, d) of rows (…, K, `width`); None if features have names."""
         if self.schema is not None or rows.shape[-1] != self.width:
             return None
-        return np.concatenate([rows, np.ones((*rows.shape[:-1], 1))], axis=-1) if self._intercept else rows
+        return rows
 
     def _odd(self, rows: Sequence[Any], where: str, part: tuple[str, ...]) -> InvalidInput:
         """The error for the first row that is not as many numbers as needed."""

@@ -95,7 +95,7 @@ def columns(served: ServedAgent) -> list[str]:
     if agent.all_actions or agent.schema is not None:
         return list(agent.all_actions if agent.schema is None else agent.schema.columns)
     names = [f"x{place}" for place in range(1, agent.dimension + 1)]
-    return [*names[:-1], "intercept"] if served.settings.intercept else names
+    return [*names, "intercept"] if agent.columns > agent.dimension else names
 
 
 def estimates(served: ServedAgent) -> tuple[list[float], ...]:
@@ -117,7 +117,7 @@ def model(served: ServedAgent, change: Change, earned: Earnings) -> schemas.Mode
         features=list(served.features.names),
         schema=None if agent.schema is None else _schema(agent, agent.schema),
         actions=list(agent.all_actions),
-        intercept=bool(settings.intercept) if agent.schema is None else agent.schema.intercept,
+        intercept=agent.columns > agent.dimension if agent.schema is None else agent.schema.intercept,
         columns=columns(served),
         estimate=estimate,
         sd=sd,

@@ -90,7 +90,7 @@ class ServedAgent:
     def features(self) -> FeatureTable:
         """What a request says of actions, by the schema that the agent has now."""
         if self._features.schema is not self.agent.schema:
-            self._features = FeatureTable.of(self.agent, intercept=self.settings.intercept)
+            self._features = FeatureTable.of(self.agent)
         return self._features
 
     async def read(self, question: Callable[[Journal], Found]) -> Found:
@@ -121,7 +121,7 @@ class ServedAgent:
         Actions without features are exempt: they take as long as they are many, and not as their square.
         """
         self.check_batch(count)
-        most, d = self.settings.max_batch_work, self.agent.dimension
+        most, d = self.settings.max_batch_work, self.agent.columns
         if count > 1 and count * d**2 > most and not self.featureless:
             rule = f"The size of a batch × d² must be at most {most} (max_batch_work)"
             raise ProblemError("too-large", f"{rule}, got {count} × {d}² = {count * d**2}.")
@@ -144,7 +144,7 @@ class ServedAgent:
             inputs = await asyncio.to_thread(self._parse, body, batch=batch, together=together)
         else:
             inputs = self._parse(body, batch=batch, together=together)
-        short = not batch and self.agent.dimension <= WIDE
+        short = not batch and self.agent.columns <= WIDE
         if not isinstance(inputs, PlainDecisions):
             return await self._decide(inputs, wish, batch=batch, short=short)
         answers = await self.write(inputs, short=short)
@@ -287,7 +287,7 @@ class ServedAgent:
         left, before = identities, math.inf
         while left:
             try:
-                await self.write(task(left), short=len(left) == 1 and self.agent.dimension <= WIDE)
+                await self.write(task(left), short=len(left) == 1 and self.agent.columns <= WIDE)
                 break
             except (AlreadyObserved, UnknownDecision):
                 lacks = {decision.id: lack(decision) for decision in await self.stored(left)}

@@ -74,7 +74,7 @@ class Settings(SharedOptions, Expiry):
     products: pairs of features that are multiplied, each like price:city; none for none of them (default:
         each shared feature with each other one).
     intercept: add a constant, so that rewards need not be 0 where features are; without it, adding the same
-        number to all rewards changes shares.
+        number to all rewards changes shares. Named actions need none.
     name: this agent's name among the members of a federation; random if not given.
     releases: number of releases that epsilon and delta are for.
     federation: the folder of a member of a federation; docs/howto/found-a-federation.md.
@@ -125,7 +125,7 @@ class Settings(SharedOptions, Expiry):
     )
     shared: tuple[str, ...] = option((), AGENT, NAME)
     products: tuple[str, ...] | None = option(None, AGENT, PAIR, metavar="NAME:NAME,…")
-    intercept: bool | None = option(None, AGENT, unset="yes with features, else no")
+    intercept: bool | None = option(None, AGENT, unset="yes")
     name: str = ""
     releases: int = with_default(Budget, "releases", 100)
     federation: str = ""

@@ -149,6 +149,7 @@ class Draft:
     @classmethod
     def of(cls, roster: Roster) -> Draft:
         terms, rounds = roster.terms, roster.rounds
+        point = terms.options.centring
         assert terms.share is not None
         assert rounds is not None
         return cls(
@@ -158,7 +159,7 @@ class Draft:
             members=dict(roster.members),
             openers=tuple(sorted(roster.openers)),
             honest=terms.share.honest,
-            entries=packed_size(terms.dimension + (terms.options.centring is not None)) + 1,
+            entries=packed_size(terms.columns + (point is not None and not point.intercept)) + 1,
             rounds=rounds,
         )
 

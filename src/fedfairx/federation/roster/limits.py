@@ -82,9 +82,12 @@ class ReleaseLimits:
     def _largest_record(self) -> tuple[float, float]:
         """L and B."""
         if self.centring is None:
-            return self.bounds.context_norm, self.bounds.reward
+            return self.bounds.whole_norm, self.bounds.reward
         point = self.centring
-        return math.hypot(*point.context) + point.context_radius, abs(point.reward) + point.reward_radius
+        far = math.hypot(*point.context) + point.context_radius
+        if point.intercept:
+            far = math.hypot(point.context_radius, point.constant)
+        return far, abs(point.reward) + point.reward_radius
 
     @cached_property
     def _noise(self) -> Callable[[int], tuple[float, float, float]]:
@@ -100,13 +103,13 @@ class ReleaseLimits:
         failure, share = FALSE_REFUSAL / 3.0, self.bounds.gram_share
         wide = noise_bounds(
             noise_sd=sd,
-            dimension=d if point is None else d + 1,
+            dimension=d if point is None or point.intercept else d + 1,
             releases=self.mechanism.releases,
             failure=failure,
         )
         matrix, vector, trace_variance = wide.matrix, wide.vector / math.sqrt(share), 2.0 * d
         if point is not None:
-            far = math.hypot(*point.context) / point.constant
+            far = 0.0 if point.intercept else math.hypot(*point.context) / point.constant
             vector = vector * (1.0 + far) + abs(point.reward) * matrix / point.constant
             matrix *= 1.0 + 2.0 * far
             trace_variance += 4.0 * far**2

@@ -23,7 +23,7 @@ from fedfairx.agent.actions import as_arms
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.algorithms import algorithm
 from fedfairx.agent.half_life import HalfLife
-from fedfairx.agent.options import PLAIN, SECURE, Keywords, Options, described
+from fedfairx.agent.options import PLAIN, SECURE, Keywords, Options, bounds_of, described
 from fedfairx.agent.reward_limits import RewardLimits
 from fedfairx.agent.schedules import SCHEDULES, Plan, Schedule
 from fedfairx.agent.settings import StoredSettings, describe_merit, floats, merit_from, read_value
@@ -38,6 +38,7 @@ from fedfairx.features import Schema
 from fedfairx.federation.roster.limits import ReleaseLimits
 from fedfairx.federation.roster.rounds import Rounds
 from fedfairx.privacy import Bounds, Budget, Centring, NonPrivate, NonPrivateSums, Privatizer
+from fedfairx.privacy.budget import INTERCEPT
 from fedfairx.privacy.ledger.ledger import Ledger
 from fedfairx.privacy.ledger.rollback import Confirm
 from fedfairx.privacy.mechanisms.gaussian import Mechanism
@@ -51,7 +52,7 @@ PROTOCOL = 2
 #: Options of members that are part of the terms with secure aggregation.
 SECURE_TERMS = ("decide_from", "partners")
 #: What is left out where there is none, as it was before there was any.
-LATER = ("features", "aggregation")
+LATER = ("features", "aggregation", "intercept")
 ONLY_STORED = ("features", "privacy", "digest", "protocol")
 #: The schedules that terms can name.
 NAMES = {type(each): name for name, each in SCHEDULES.items()}
@@ -137,10 +138,10 @@ class Terms:
             type(times) in NAMES, "schedule", "must be one of fedfairx's own, which all members have", times
         )
         if schema is not None and options.private and options.bounds is None and options.centring is None:
-            nonnegative = not schema.has_numbers
-            follows = Bounds.for_range(options.reward_range, norm=schema.norm, nonnegative=nonnegative)
-            options = replace(options, bounds=follows)
-        options = replace(_settled(options), schedule=times)
+            options = replace(options, bounds=bounds_of(schema, options.reward_range))
+        options = replace(
+            _settled(options if schema else options.around_middle(dimension), schema), schedule=times
+        )
         spare = horizon if spare is None else spare
         vars(self).update(dimension=dimension, agents=agents, horizon=horizon, options=options, spare=spare)
         vars(self).update(schema=schema, rounds=rounds, records=records)
@@ -153,6 +154,11 @@ class Terms:
         """The bounds to which records are clipped."""
         assert self.options.bounds is not None
         return self.options.bounds
+
+    @property
+    def columns(self) -> int:
+        """How many coordinates the statistics have: the dimension, and the intercept of arrays."""
+        return self.dimension + self.options.intercept
 
     @property
     def private(self) -> bool:
@@ -216,7 +222,7 @@ class Terms:
             rounds = np.full(self.releases, self.horizon)
         return ReleaseLimits(
             self.stated,
-            self.dimension,
+            self.columns,
             bounds=self.bounds,
             centring=self.options.centring,
             records=(rounds + self.spare) * len(self.bounds.slots),
@@ -227,7 +233,7 @@ class Terms:
         assert self.share is not None
         return ReleaseLimits(
             self.stated,
-            self.dimension,
+            self.columns,
             bounds=self.bounds,
             centring=self.options.centring,
             records=np.full(self.releases, members * int(self.share.records or 0)),
@@ -247,12 +253,12 @@ class Terms:
     ) -> Privatizer:
         """A member's privatizer; where the algorithm is not private, exact sums of clipped records."""
         if not self.private:
-            return NonPrivateSums(self.dimension, self.bounds)
+            return NonPrivateSums(self.columns, self.bounds)
         name = self.options.composed.name
         if noise is None:
             raise InvalidInput(f"noise must be given for {name}: fedfairx.privacy.KeyedNoise(…)")
         budget = self.budget(decide_from, members=members)
-        return budget.privatizer(self.dimension, noise=noise, ledger=ledger, confirm=confirm)
+        return budget.privatizer(self.columns, noise=noise, ledger=ledger, confirm=confirm)
 
     def agent(
         self,
@@ -301,6 +307,9 @@ class Terms:
 
     def _arms(self, schema: Schema | None) -> dict[str, Any]:
         """The dimension of a member's agent and its schema, if any: that of the terms, or its own."""
+        text = "must be left out: these terms are for arrays, and have an intercept for them"
+        alone = schema is None or not self.options.intercept
+        require(alone, "schema", text, str(schema), "found a federation with features, or intercept=False")
         if self.schema is not None:
             same = schema in (None, self.schema)
             text = f"must be left out or that of the terms, {self.schema}"
@@ -340,13 +349,14 @@ class Terms:
         prior = _prior(self.options)
         stated = vars(self.options) | vars(self) | {"features": self.schema, "protocol": PROTOCOL}
         stated |= {"algorithm": self.options.composed.name, "confidence": self.options.region}
-        stated |= {"prior": replace(prior, mean=tuple(prior.means(self.dimension).tolist()))}
+        stated |= {"prior": replace(prior, mean=tuple(prior.means(self.columns).tolist()))}
         stated |= {"privacy": None, "aggregation": None}
         if self.private:
             stated["privacy"] = _values(_StoredPrivacy, stated | {"digest": self.stated.digest()})
         if self.secure:
             stated["aggregation"] = _values(_StoredAggregation, stated)
         values = _values(_StoredTerms, stated)
+        values["intercept"] = self.options.intercept or None
         return {name: value for name, value in values.items() if value is not None or name not in LATER}
 
     @classmethod
@@ -355,8 +365,9 @@ class Terms:
         stored = read_value(dict(values), _StoredTerms, "terms")
         optimism = algorithm(stored.algorithm).rule == OPTIMISM
         means, privacy, agreed = stored.prior.mean, stored.privacy, stored.aggregation
-        if not isinstance(means, tuple) or len(means) != stored.dimension:
-            raise StateError(f"terms.prior.mean must be {stored.dimension} numbers")
+        columns = stored.dimension + bool(stored.intercept)
+        if not isinstance(means, tuple) or len(means) != columns:
+            raise StateError(f"terms.prior.mean must be {columns} numbers")
         if agreed is not None and agreed.protocol != PROTOCOL:
             raise StateError(
                 f"terms.aggregation.protocol must be {PROTOCOL}, got {agreed.protocol}: this federation "
@@ -365,7 +376,11 @@ class Terms:
             )
         prior = stored.prior if len(set(means)) > 1 else replace(stored.prior, mean=means[0])
         keywords: dict[str, Any] = _fields(stored) | {"slots": stored.bounds.slots}
-        keywords |= {"prior": None if optimism else prior, "merit": merit_from(stored.merit)}
+        keywords |= {
+            "intercept": bool(stored.intercept),
+            "prior": None if optimism else prior,
+            "merit": merit_from(stored.merit),
+        }
         keywords |= {"schedule": _schedule(stored.schedule)} | ({} if optimism else {"confidence": None})
         keywords |= {} if privacy is None else _fields(privacy)
         keywords |= {"aggregation": PLAIN} if agreed is None else _fields(agreed) | {"aggregation": SECURE}
@@ -387,13 +402,15 @@ def _may_differ(keywords: Keywords) -> bool:
     return chosen.rule != OPTIMISM and decide_from == "own+released"
 
 
-def _settled(options: Options) -> Options:
-    """The options with defaults filled in: rule, merit, prior or region, solver, bounds."""
-    settled, bounds = options.for_agent(arms_of_their_own=False), options.bounds
+def _settled(options: Options, schema: Schema | None) -> Options:
+    """The options with defaults filled in: rule, merit, prior or region, intercept, solver, bounds."""
+    settled, bounds = options.for_agent(arms_of_their_own=False, schema=schema), options.bounds
     if bounds is None and not options.private:
         low, high = options.reward_range or RewardLimits(_prior(settled), None).ends
         bounds = Bounds(context_norm=EXACT_NORM, reward=max(abs(low), abs(high)))
-    return replace(settled, bounds=replace(bounds or options.record_bounds, slots=as_weights(options.slots)))
+    bounds, constant = bounds or options.record_bounds, INTERCEPT if options.private else 1.0
+    constant = constant if settled.intercept and options.centring is None else 0.0
+    return replace(settled, bounds=replace(bounds, slots=as_weights(options.slots), constant=constant))
 
 
 def _prior(options: Options) -> Prior:
@@ -474,4 +491,5 @@ class _StoredTerms:
     bounds: Bounds
     privacy: _StoredPrivacy | None
     features: dict[str, Any] | None = None
+    intercept: bool | None = None
     aggregation: _StoredAggregation | None = None

@@ -36,10 +36,11 @@ class NonPrivateSums:
     - `state` and `from_state` continue with the same bits.
     """
 
-    def __init__(self, dimension: int, bounds: Bounds | None = None) -> None:
+    def __init__(self, dimension: int, bounds: Bounds | None = None, *, constant: float = 1.0) -> None:
         require(dimension >= 1, "dimension", "must be >= 1", dimension)
         self.dimension = dimension
         self.bounds = bounds
+        self.constant = constant  # what contexts of arrays end with, if their agent has an intercept
         self.owner: str | None = None
         self.stream: StreamPrivatizer | None = None
         self.clipped = 0

@@ -194,7 +194,8 @@ class StreamPrivatizer(NoCopy):
         self.decide_from: DecideFrom = decide_from
         self.public_schedule = public_schedule
         self.ledger: Ledger = MemoryLedger() if ledger is None else ledger
-        self._summed = dimension if centring is None else dimension + 1  # coordinates that are summed
+        plain = centring is None or centring.intercept
+        self._summed = dimension if plain else dimension + 1  # coordinates that are summed
         self._checkpoint = checkpoint or (lambda _stage: None)
         self._grid = math.frexp(mechanism.base_sd)[1] - _GRID_BITS
         self._most_records = math.inf
@@ -240,6 +241,13 @@ class StreamPrivatizer(NoCopy):
             "noise": self.noise.fingerprint,
             "public_point": None if self.centring is None else self.centring.to_dict(),
         }
+
+    @property
+    def constant(self) -> float:
+        """What contexts end with, of an agent that has an intercept; 0 if it has none."""
+        if self.centring is not None:
+            return self.centring.constant if self.centring.intercept else 0.0
+        return self.bounds.constant if isinstance(self.bounds, Bounds) else 0.0
 
     @property
     def stream(self) -> StreamPrivatizer:

@@ -16,25 +16,37 @@ from fedfairx.simulation.kernel.state import (
     DecisionScratch,
     LaneEnvironment,
 )
+from fedfairx.util.arrays import Array
 
 
 @stage
 def draw_contexts(
     world: LaneEnvironment, block: int, t: int, scratch: DecisionScratch, present: Counts
 ) -> None:
-    """Fill scratch.contexts (K, d) for round t, with fresh draws or arms of a table."""
-    contexts = scratch.contexts
+    """Fill scratch.contexts (K, d) for round t, with fresh draws or arms of a table, and the intercept."""
+    contexts, columns = scratch.contexts, world.dimension
+    for j in range(columns, contexts.shape[1]):
+        for a in range(contexts.shape[0]):
+            contexts[a, j] = world.constant
     key, agent = vectors(world.keys)[CONTEXTS, block], vectors(world.agent)[block]
     number = agent + np.uint64(t) * np.uint64(world.agents)
     # Counters are spaced by the largest number of arms, so that the present number shifts nothing.
     if world.contexts >= PERSISTENT:
-        fill_uniform(key, number * np.uint64(world.most_arms + 1), 1.0, scratch.chances)
+        fill_uniform(key, number * np.uint64(world.most_arms + 1), 1.0, 1, scratch.chances)
         pick_arms(world, block, by_lane(contexts), by_lane(scratch.chances), present)
         return
-    spacing = np.uint64(world.most_arms * contexts.shape[1])
-    fill_uniform(key, number * spacing, vectors(world.context_scale)[block], contexts)
+    spacing = np.uint64(world.most_arms * columns)
+    fill_uniform(key, number * spacing, vectors(world.context_scale)[block], columns, contexts)
     if world.contexts == UNIT_NORM:
-        normalise_rows(contexts)
+        normalise_rows(columns, contexts)
+
+
+@stage
+def take_around(point: Array, contexts: Rows) -> None:
+    """Take contexts (K, D), whose last coordinate is the intercept, around a public point (d,)."""
+    for a in range(contexts.shape[0]):
+        for j in range(point.shape[0]):
+            contexts[a, j] = contexts[a, j] - point[j]
 
 
 @stage
@@ -46,8 +58,8 @@ def pick_arms(world: LaneEnvironment, block: int, contexts: Rows, chances: Rows,
     is taken with probability (places left)/(arms left), which fills all places. `chances` (1 + most arms, 1,
     n) are uniform on [0, 1): the first one picks the round of a record, the others take the arms.
     """
-    places, dimension = contexts.shape[0], contexts.shape[1]
-    rows, arms = world.table.shape[0], world.table.shape[1]
+    places = contexts.shape[0]
+    rows, arms, dimension = world.table.shape
     for l in range(contexts.shape[2]):
         row = world.row[block, l]
         if world.contexts == RECORDED:

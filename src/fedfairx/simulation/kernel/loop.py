@@ -27,7 +27,7 @@ from fedfairx.lanes.linalg import scores
 from fedfairx.lanes.rows import Rows, by_lane, vectors
 from fedfairx.lanes.vector import absolute, fma, sqrt
 from fedfairx.lanes.vector_llvm import WIDTH
-from fedfairx.simulation.kernel.contexts import draw_contexts
+from fedfairx.simulation.kernel.contexts import draw_contexts, take_around
 from fedfairx.simulation.kernel.exposure import count_exposure, note_exposure
 from fedfairx.simulation.kernel.observe import deliver, derive_marked, learns_own
 from fedfairx.simulation.kernel.random import normal, uniform
@@ -85,9 +85,8 @@ def act(
 
 
 @stage
-def drift_parameter(drift: float, parameter: Rows, key: np.uint64, t: int) -> None:
+def drift_parameter(drift: float, dimension: int, parameter: Rows, key: np.uint64, t: int) -> None:
     """One step of θ*'s random walk on the sphere; the agents of a seed share the key, hence the walk."""
-    dimension = parameter.shape[0]
     square = 0.0
     for j in range(dimension):
         position = np.uint64(t) * np.uint64(dimension) + np.uint64(j)
@@ -171,8 +170,11 @@ def play(
     lanes = lane_state_of(lane_states, block, dimension)
     state = lanes.learner
     if world.drift > 0.0:
-        drift_parameter(world.drift, parameter, vectors(world.keys)[DRIFT, block], t)
+        drift_parameter(world.drift, world.dimension, parameter, vectors(world.keys)[DRIFT, block], t)
     draw_contexts(world, block, t, table, workspace.present)
+    scores(contexts, parameter, means)
+    if world.constant > 0.0:
+        take_around(world.point, contexts)
     if posterior is not None:
         posterior_policy(world, state, rule, quadrature, contexts, table.work, block, t)
     if solver is not None:
@@ -182,7 +184,6 @@ def play(
         choose(contexts, region, state.merit, table.work, solver, fair, pgd, winner)
     if least_share > 0.0:
         at_least(policy, least_share)
-    scores(contexts, parameter, means)
     expose(state.merit, means, entitled, table.slopes)
     unfair, lost = vectors(tally.fairness_now), vectors(tally.reward_now)
     unfair[block], lost[block] = regrets(entitled, policy, means, unfair[block], lost[block])

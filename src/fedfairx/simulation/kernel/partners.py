@@ -121,7 +121,7 @@ def judge_marked(lanes: LaneState, sharing: Sharing, own: Rows, agents: int, blo
     count = number_of_peers(agents, sharing.together)
     work = partner_scratch(floats(sharing.partner_memory), mean.shape[0], count)
     posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
-    size = size_of_parameter(state.estimate, state.inverse, state.numbers[NOISE_VARIANCE])
+    size = size_of_parameter(state)
     put_run(size, work.size, 0)
     records = by_lane(own)
     for l in range(WIDTH):

@@ -59,22 +59,22 @@ def normal(key: np.uint64, counter: np.uint64) -> float:
 
 
 @stage
-def fill_uniform(key: np.uint64, counter: np.uint64, scale: float, block: Rows) -> None:
-    """block (rows, columns) ← scale · uniforms, number counter + row·columns + column of the stream `key`."""
+def fill_uniform(key: np.uint64, counter: np.uint64, scale: float, columns: int, block: Rows) -> None:
+    """The first `columns` of block ← scale · uniforms, number counter + row·columns + column of `key`."""
     state = key + GOLDEN * (counter + ONE)
     for i in range(block.shape[0]):
-        for j in range(block.shape[1]):
+        for j in range(columns):
             block[i, j] = scale * uniform_of(state)
             state = state + GOLDEN
 
 
 @stage
-def normalise_rows(block: Rows) -> None:
-    """Scale every row (over axis 1) of every lane to norm 1."""
+def normalise_rows(columns: int, block: Rows) -> None:
+    """Scale the first `columns` of every row of every lane to norm 1."""
     for i in range(block.shape[0]):
         square = 1e-300
-        for j in range(block.shape[1]):
+        for j in range(columns):
             square = fma(block[i, j], block[i, j], square)
         scale = 1.0 / sqrt(square)
-        for j in range(block.shape[1]):
+        for j in range(columns):
             block[i, j] = scale * block[i, j]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from fedfairx.core.statistics import packed_size
 from fedfairx.errors import require
 from fedfairx.lanes.rows import size_of, vectors, zeros
 from fedfairx.lanes.vector_llvm import WIDTH
+from fedfairx.privacy.budget import INTERCEPT
 from fedfairx.privacy.guarantee import DECIDE_FROM
 from fedfairx.privacy.mechanisms.noise_share import on_grid
 from fedfairx.simulation.kernel.partners import number_of_peers, partner_scratch
@@ -82,6 +84,8 @@ def prepare(
     most_bonus: float = MOST_BONUS,
 ) -> LoopArguments:
     """Arrays for all agents of these seeds: lane = seed · agents + agent."""
+    named = scenario.contexts == "one-hot"
+    options = replace(options, intercept=options.has_intercept and not named)
     used = len(seeds) * scenario.agents
     shape = math.ceil(used / WIDTH), WIDTH
     lanes = np.arange(math.prod(shape))
@@ -92,7 +96,7 @@ def prepare(
     decide_from = CODES[algorithm.decide_from] if options.private else RELEASED_LOCAL
     differ = options.partners == DIFFER
     return LoopArguments(
-        _world(scenario, seeds, seed_of, agent_of, shape),
+        _world(scenario, options, seeds, seed_of, agent_of, shape),
         _minds(scenario, options, decide_from, agent_of, shape, most_bonus),
         algorithm.solver if options.optimistic else None,
         _sharing(scenario, options, len(seeds), shape),
@@ -101,13 +105,13 @@ def prepare(
         True if shares and differ else None,
         _tally(len(seeds), grid, shape),
         _exposure(len(seeds), scenario.arms if exposure else 0, grid),
-        _workspace(scenario),
+        _workspace(scenario, options),
         RULES.index(algorithm.rule),
         None if options.optimistic else True,
         quadrature_for(scenario.merits),
         *algorithm.solver.variant,
         options.minimum_share,
-        _delay(scenario, seeds, seed_of, agent_of, shape),
+        _delay(scenario, options, seeds, seed_of, agent_of, shape),
     )
 
 
@@ -117,9 +121,16 @@ def _keys(stream: str, seeds: tuple[int, ...], seed_of: Counts, shape: Shape) ->
 
 
 def _world(
-    scenario: Scenario, seeds: tuple[int, ...], seed_of: Counts, agent_of: Counts, shape: Shape
+    scenario: Scenario,
+    options: Options,
+    seeds: tuple[int, ...],
+    seed_of: Counts,
+    agent_of: Counts,
+    shape: Shape,
 ) -> LaneEnvironment:
     parameters = np.array([scenario.parameters(seed) for seed in seeds])[seed_of, agent_of]
+    columns, constant = _columns(scenario, options)
+    parameters = np.pad(parameters, ((0, 0), (0, columns - scenario.dimension)))
     recorded = isinstance(scenario.contexts, Recorded)
     # Lanes that fill up the last block see arms that are all alike, and cost next to nothing.
     scale = zeros(*shape)
@@ -138,10 +149,21 @@ def _world(
         agent_of.astype(np.uint64).reshape(shape),
         scale,
         np.array([_keys(stream, seeds, seed_of, shape) for stream in streams]),
-        parameters.reshape(*shape, scenario.dimension).transpose(0, 2, 1).copy(),
+        scenario.dimension,
+        constant,
+        np.zeros(scenario.dimension) if options.centring is None else np.array(options.centring.context),
+        parameters.reshape(*shape, columns).transpose(0, 2, 1).copy(),
         _table(scenario, seeds),
         seed_of.reshape(shape),
     )
+
+
+def _columns(scenario: Scenario, options: Options) -> tuple[int, float]:
+    """The coordinates of an agent's θ, and the intercept that the last of them is of; 0 if there is none."""
+    if not options.intercept:
+        return scenario.dimension, 0.0
+    private = INTERCEPT if options.centring is None else options.centring.constant
+    return scenario.dimension + 1, private if options.private else 1.0
 
 
 def _table(scenario: Scenario, seeds: tuple[int, ...]) -> Array:
@@ -165,13 +187,16 @@ def _minds(
     most_bonus: float,
 ) -> Array:
     blocks, lanes = shape
-    dimension = scenario.dimension
+    dimension, constant = _columns(scenario, options)
     lane_states: Array = zeros(blocks, size_of(lane_state, dimension), lanes)
     merits = table([scenario.merits[agent] for agent in agent_of], most_bonus).reshape(-1, *shape)
     reward_range = options.reward_range
     named = scenario.contexts == "one-hot"
     priors = [
-        options.prior or Prior.for_merit(merit, reward_range=reward_range, arms_of_their_own=named)
+        options.prior
+        or Prior.for_merit(
+            merit, reward_range=reward_range, arms_of_their_own=named, intercept=constant > 0.0
+        )
         for merit in scenario.merits
     ]
     for block in range(blocks):
@@ -183,7 +208,8 @@ def _minds(
             confidence=options.region,
             priors=[priors[agent] for agent in agent_of[block * lanes : (block + 1) * lanes]],
             learning=decide_from != RELEASED,  # un-noised rewards must drive nothing there
-            common=range(dimension) if named else (),
+            common=range(dimension) if named else range(scenario.dimension, dimension),
+            centre=options.centring.reward / constant if options.centring and constant else 0.0,
         )
         lane_state(vectors(lane_states[block]), dimension).notes[REFIT] = 1.0
     return lane_states
@@ -197,7 +223,8 @@ def _sharing(scenario: Scenario, options: Options, seeds: int, shape: Shape) -> 
     when = timetable(options.composed.schedule, _plan(scenario))
     due = np.zeros(scenario.horizon, dtype=np.bool_)
     due[when.rounds - 1] = True
-    q, differ = packed_size(scenario.dimension), options.partners == DIFFER
+    columns, _ = _columns(scenario, options)
+    q, differ = packed_size(columns), options.partners == DIFFER
     peers = number_of_peers(scenario.agents, options.secure)
     return Sharing(
         due,
@@ -211,7 +238,7 @@ def _sharing(scenario: Scenario, options: Options, seeds: int, shape: Shape) -> 
         options.secure,
         zeros(shape[0], q if differ else 0, WIDTH),
         np.zeros(seeds),
-        zeros(size_of(partner_scratch, scenario.dimension, peers) if differ else 0),
+        zeros(size_of(partner_scratch, columns, peers) if differ else 0),
     )
 
 
@@ -223,12 +250,16 @@ def _privacy(
     if most > 0:
         noise, sd = _noise(scenario, options, decide_from, seeds, most)
     centring, bounds = options.centring, options.record_bounds
+    columns, constant = _columns(scenario, options)
+    centre = np.append(np.zeros(scenario.dimension), constant)
+    if centring is not None and not constant:  # else contexts are around it already
+        centre[:-1] = centring.context
     low = 0.0 if bounds.nonnegative else -bounds.reward
     summed = scenario.agents if decide_from != OWN_RELEASED else max(scenario.agents - 1, 1)
     exact = decide_from == OWN_RELEASED or (decide_from == RELEASED_LOCAL and not options.optimistic)
     return PrivateReleases(
         decide_from,
-        np.zeros(scenario.dimension) if centring is None else np.array(centring.context),
+        centre[:columns].copy(),  # the intercept is not clipped
         0.0 if bounds.nonnegative and centring is None else -math.inf,
         bounds.context_norm if centring is None else centring.context_radius,
         low if centring is None else centring.reward - centring.reward_radius,
@@ -239,18 +270,24 @@ def _privacy(
         noise,
         options.shift * math.sqrt(summed) * sd,
         math.sqrt(summed) * sd,
-        zeros(shape[0], packed_size(scenario.dimension) if exact and most > 0 else 0, WIDTH),
+        zeros(shape[0], packed_size(columns) if exact and most > 0 else 0, WIDTH),
     )
 
 
 def _delay(
-    scenario: Scenario, seeds: tuple[int, ...], seed_of: Counts, agent_of: Counts, shape: Shape
+    scenario: Scenario,
+    options: Options,
+    seeds: tuple[int, ...],
+    seed_of: Counts,
+    agent_of: Counts,
+    shape: Shape,
 ) -> Delay:
     parameters = np.array([scenario.parameters(seed) for seed in seeds])[seed_of, agent_of]
+    columns, _ = _columns(scenario, options)
     ranks = parameters.argsort(axis=1).argsort(axis=1).reshape(*shape, scenario.dimension).transpose(0, 2, 1)
-    silent: Array = zeros(*ranks.shape)
-    silent[ranks < scenario.silent] = 1.0
-    history = zeros(scenario.longest_delay + 1, shape[0], scenario.dimension + 2, WIDTH)
+    silent: Array = zeros(shape[0], columns, WIDTH)
+    silent[:, : scenario.dimension][ranks < scenario.silent] = 1.0
+    history = zeros(scenario.longest_delay + 1, shape[0], columns + 2, WIDTH)
     keys = _keys("delays", seeds, seed_of, shape)
     fixed = scenario.delays == "fixed"
     return Delay(scenario.delay, scenario.longest_delay, fixed, keys, silent, history)
@@ -265,14 +302,15 @@ def _noise(
     then has the law of a sum of rows but for a part of less than a step, by which the records' own sums
     are off the grid.
     """
-    q = packed_size(scenario.dimension)
+    columns, constant = _columns(scenario, options)
+    q = packed_size(columns)
     each = decide_from == OWN_RELEASED
     budget = options.budget(releases, agents=scenario.agents)
     mechanism = budget.calibrate()
     streams = scenario.agents if each else 1
     size = len(seeds) * streams * releases * q
     require(size <= 2**28, "horizon", "must leave the noise of all releases below 2 GiB", scenario.horizon)
-    inner = scenario.dimension if options.centring is None else scenario.dimension + 1
+    inner = columns if options.centring is None or constant else columns + 1
     share = mechanism.share
     once = 1.0 if each or share is not None else math.sqrt(scenario.agents)
     scale = budget.summed_bounds.entry_scale(inner) * once
@@ -290,7 +328,7 @@ def _noise(
                 for j in range(1, 1 if each else scenario.agents):
                     other = mechanism.sample(generator(seed, "privacy", j), packed_size(inner)) * scale
                     drawn += on_grid(other, share)
-            noise[s * streams + i] = drawn if options.centring is None else options.centring.leave(drawn, 0.0)
+            noise[s * streams + i] = drawn if budget.centring is None else budget.centring.leave(drawn, 0.0)
     return noise, np.asarray(mechanism.sd(np.arange(1, releases + 1)))
 
 
@@ -315,7 +353,7 @@ def _exposure(seeds: int, arms: int, grid: Counts) -> ArmExposure:
     )
 
 
-def _workspace(scenario: Scenario) -> BlockScratch:
-    arms, d = scenario.arms, scenario.dimension
+def _workspace(scenario: Scenario, options: Options) -> BlockScratch:
+    arms, (d, _) = scenario.arms, _columns(scenario, options)
     size = size_of(decision_scratch, arms, arms, d) + scratch_size(arms, d, lanes=WIDTH)
     return BlockScratch(zeros(size, WIDTH), zeros(arms, WIDTH, dtype=np.int64))

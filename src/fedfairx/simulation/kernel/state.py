@@ -45,7 +45,10 @@ class LaneEnvironment(NamedTuple):
     agent: Keys  # (B, n) number of the lane's agent
     context_scale: Array  # (B, n) that contexts are multiplied by; 0 in lanes that fill up the last block
     keys: Keys  # (5, B, n) of the streams
-    parameter: Array  # θ* (B, d, n)
+    dimension: int  # of contexts and θ*, without an intercept
+    constant: float  # the intercept of contexts
+    point: Array  # (d,) that agents with an intercept take contexts around
+    parameter: Array  # θ* (B, d, n); 0 for the intercept
     table: Array  # (rows, K, d) arms that stay, a row for each seed, or recorded rounds; else no rows
     row: Counts  # (B, n) the row of a lane whose arms stay
 

@@ -148,7 +148,7 @@ def filter_shared(
         lane[0, l] = privacy.sum_sd[syncs[seed]] if here else privacy.sum_sd[0]
     variance = state.numbers[NOISE_VARIANCE]
     posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
-    size = size_of_parameter(state.estimate, state.inverse, variance)
+    size = size_of_parameter(state)
     filter_noise(shared, scratch.work.lane[0], size, variance, scratch.work.square[0], scratch.turned)
 
 
