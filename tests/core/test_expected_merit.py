@@ -102,7 +102,7 @@ def test_a_steep_power_shares_by_merit_though_no_float_holds_it() -> None:
         wanted = posterior_reference.policy_of_logs(1000.0 * np.log(bases))
         assert policy(merit, means, known, 1e-12) == pytest.approx(wanted, rel=1e-6, abs=1e-300)
         assert policy(merit, means, np.zeros(4), 1.0) == pytest.approx(wanted, rel=1e-9, abs=1e-300)
-    agent = ffx.Agent(2, merit=Power(1000.0), seed=0)
+    agent = ffx.Agent(2, merit=Power(1000.0), seed=0, intercept=False)
     shares = agent.decide(np.array([[0.2, 0.0], [0.0, 0.4]])).policy  # nothing is known but the widths
     assert shares.sum() == pytest.approx(1.0)
     assert shares[1] > 0.999
@@ -157,7 +157,7 @@ def played(agent: ffx.Agent, oracle: object, seed: int, rounds: int):
 @pytest.mark.long
 @pytest.mark.parametrize(("merit", "oracle"), [(Exponential(10.0), ref.Exponential(10.0)), *PAIRS[::2]])
 def test_a_rounds_regret_is_bounded_under_the_policy_that_is_played(merit: Merit, oracle: object) -> None:
-    agent = ffx.Agent(3, merit=merit, seed=0)
+    agent = ffx.Agent(3, merit=merit, seed=0, intercept=False)
     for policy_now, believed, true in played(agent, oracle, 1, 5 if merit.kind else 300):
         assert policy_now == pytest.approx(believed / believed.sum(), abs=1e-7)
         regret = np.abs(policy_now - true / true.sum()).sum()
@@ -174,7 +174,8 @@ def test_bayesian_regret_has_the_steepness_and_not_its_exponential_as_a_constant
     rng = np.random.default_rng(5)
     for seed in range(50):
         prior = ffx.Prior(sd=sd, noise_sd=noise_sd, learn=False)
-        agent, theta = ffx.Agent(d, prior=prior, merit=Exponential(c), seed=seed), sd * rng.normal(size=d)
+        agent = ffx.Agent(d, prior=prior, merit=Exponential(c), seed=seed, intercept=False)
+        theta = sd * rng.normal(size=d)
         for _ in range(rounds if seed < 5 else 60):
             x = rng.random((5, d)) / np.sqrt(d)
             spreads = noise_sd**2 * np.einsum("ai,ij,aj->a", x, np.linalg.inv(agent.gram), x)

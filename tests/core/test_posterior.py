@@ -77,5 +77,6 @@ def test_the_likeliest_sizes_are_those_that_decide() -> None:
         best = int(np.argmax(sizes.weights))
         assert np.sqrt(sizes.variance[best]) == pytest.approx(agent.noise_sd)
         assert np.sqrt(sizes.variance[best] / sizes.ridge[best]) == pytest.approx(agent.prior.sd)
-        assert agent.posterior._shift[0][best] == pytest.approx(agent.prior.mean if named else 0.0)
+        mean = agent.prior.mean if named else agent.prior.mean[-1]  # of the intercept
+        assert agent.posterior._shift[0][best] == pytest.approx(mean)
         assert sizes.freedom == 34.0

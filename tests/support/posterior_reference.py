@@ -78,6 +78,11 @@ class Prior:
     learns: bool
     common: np.ndarray | None = None  # 1 in the coordinates whose mean is learnt
 
+    def wide(self, fit: np.ndarray) -> np.ndarray:
+        """s² of the mean where `fit` fits best: what fits, and of an intercept beside others anything."""
+        far = 1.0 if self.common is None or self.common.all() else 1e15
+        return np.maximum(fit**2, far**2 * (self.sd**2 + self.noise_sd**2))
+
 
 def likeliest(
     xs: np.ndarray, ys: np.ndarray, prior: Prior, weights: np.ndarray | None = None
@@ -96,7 +101,7 @@ def likeliest(
     if prior.common is not None:
         along = xs @ prior.common @ vectors
         steep, pull = (along**2 / spread).sum(axis=1), (along * (y @ vectors) / spread).sum(axis=1)
-        wide = np.maximum((pull / steep) ** 2, prior.sd**2 + prior.noise_sd**2)
+        wide = prior.wide(pull / steep)
         left = ((y @ vectors - (pull / steep)[:, None] * along) ** 2 / spread).sum(axis=1)
         delta = pull / (steep + (2 * prior.noise_sd**2 + left) / (2 + n) / wide)
     rest = ((y @ vectors - delta[:, None] * along) ** 2 / spread).sum(axis=1)
@@ -118,8 +123,7 @@ def likeliest_shift(
     z, b = gram @ prior.common, moment - gram @ prior.mean
     solved = np.linalg.solve(gram + ridge * np.eye(len(z)), np.column_stack([z, b]))
     steep, pull = prior.common @ z - z @ solved[:, 0], prior.common @ b - z @ solved[:, 1]
-    wide = max((pull / steep) ** 2, prior.sd**2 + prior.noise_sd**2)
-    return float(pull / (steep + variance / wide))
+    return float(pull / (steep + variance / prior.wide(pull / steep)))
 
 
 def quantiles(xs: np.ndarray, ys: np.ndarray, prior: Prior, levels: list[float]) -> np.ndarray:
@@ -140,7 +144,7 @@ def quantiles(xs: np.ndarray, ys: np.ndarray, prior: Prior, levels: list[float])
         deltas, wide = np.zeros(1), 1.0
         if prior.common is not None:
             steep, pull = one @ inner @ one, one @ inner @ y
-            wide = max((pull / steep) ** 2, prior.sd**2 + prior.noise_sd**2)
+            wide = float(prior.wide(pull / steep))
             deltas = np.linspace(-6, 6, 121) * math.sqrt(wide)
         left = y[:, None] - np.outer(one, deltas)
         squares = np.einsum("ik,ij,jk->k", left, inner, left)

@@ -43,8 +43,8 @@ class Prior:
     sd: the standard deviation of every coordinate of θ around it, in [1e-30, 1e30].
     noise_sd: the standard deviation of a reward around x·θ, in [1e-30, 1e30].
     learn: whether the agent's own rewards correct `sd`, `noise_sd` and the `mean` of actions without features
-        or of an intercept; False keeps them fixed. Private agents that decide from releases alone learn only
-        the mean, from what was released.
+        or of an intercept; False keeps them fixed. Private agents that decide from releases alone never
+        learn them.
 
     All are in units of the reward. The default is `Prior.for_merit`. A first guess that is wrong by a factor
     of ten costs some tens of rounds; with `learn=False` it can starve an action.
