@@ -34,7 +34,7 @@ def twins(**more: Any) -> tuple[ffx.Agent, ffx.Agent]:
     """The same agent with names and with contexts; the second one must be told what the first assumes."""
     named = ffx.Agent(actions=NAMES, name="a", **more)
     prior = {} if named.rule == "optimism" else {"prior": named.options.prior}
-    return named, ffx.Agent(len(NAMES), name="a", **{**more, **prior})
+    return named, ffx.Agent(len(NAMES), name="a", intercept=False, **{**more, **prior})
 
 
 def fixed(**prior: float) -> ffx.Prior:
@@ -394,7 +394,9 @@ def test_a_private_agent_has_the_actions_that_it_began_with(decide_from: str) ->
             return private(3, epsilon=4.0, releases=10, noise=SimulatedNoise(7), decide_from=decide_from)
 
         named = ffx.Agent(actions=NAMES, seed=0, privatizer=noise(), name="a", prior=fixed())
-        return named, ffx.Agent(3, seed=0, privatizer=noise(), name="a", prior=named.options.prior)
+        return named, ffx.Agent(
+            3, seed=0, privatizer=noise(), name="a", prior=named.options.prior, intercept=False
+        )
 
     named, plain = agents()
     rng = np.random.default_rng(0)
@@ -451,7 +453,7 @@ def test_agents_with_the_same_actions_learn_together(privately: bool) -> None:
 @pytest.mark.parametrize("privately", [False, True])
 def test_agents_with_other_actions_are_refused(others: Any, privately: bool) -> None:
     a = ffx.Agent(actions=NAMES, name="a", privatizer=secret("a") if privately else None)
-    size = {"actions": others} if others else {"dimension": 3}
+    size: dict[str, Any] = {"actions": others} if others else {"dimension": 3, "intercept": False}
     dimension = len(others or NAMES)
     b = ffx.Agent(**size, name="b", privatizer=secret("b", dimension) if privately else None)
     for here, there in ((a, b), (b, a)):
@@ -494,7 +496,7 @@ def test_exact_sums_are_clipped_like_those_of_unit_vectors(tmp_path: Path) -> No
     bounds = Bounds(reward=0.5)
     with (
         ffx.Agent.open(tmp_path / "a.db", actions=NAMES, bounds=bounds, name="a", seed=0) as named,
-        ffx.Agent.open(tmp_path / "b.db", dimension=3, bounds=bounds, name="a", seed=0) as plain,
+        ffx.Agent.open(tmp_path / "b.db", dimension=3, intercept=False, bounds=bounds, name="a") as plain,
     ):
         named.learn(["ann", "cid"], [1.0, 0.25])
         plain.learn(np.eye(3)[[0, 2]], [1.0, 0.25])

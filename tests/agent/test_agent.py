@@ -286,7 +286,7 @@ def test_fresh_records_count_beside_what_is_shared() -> None:
 @pytest.mark.parametrize("size", [1e6, 1e8])
 def test_predictions_are_right_when_one_feature_is_large(size: float) -> None:
     rng = np.random.default_rng(0)
-    agent = ffx.Agent(4, seed=0)
+    agent = ffx.Agent(4, seed=0, intercept=False)
     parameter = np.array([0.5 / size, 0.2, -0.3, 0.1])
     for _ in range(30):
         rows = rng.normal(size=(5, 4)) * [size, 1.0, 1.0, 1.0]

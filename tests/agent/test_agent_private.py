@@ -24,8 +24,10 @@ from fedfairx.privacy import (
     calibrate,
     private,
 )
+from fedfairx.privacy.budget import INTERCEPT
 
 D = 3
+BOUNDS = Bounds(constant=INTERCEPT)
 
 
 def contexts(rng: np.random.Generator, arms: int = 5) -> np.ndarray:
@@ -39,11 +41,14 @@ def taught(agent: ffx.Agent, rounds: int) -> ffx.Agent:
     return agent
 
 
-def keyed(name: str, dimension: int = D, releases: int = 20, **more: Any) -> StreamPrivatizer:
-    given = {"bounds": Bounds(), "noise": KeyedNoise(bytes(32), agent=name, run="r")} | more
+def keyed(
+    name: str, dimension: int = D, releases: int = 20, *, intercept: bool = True, **more: Any
+) -> StreamPrivatizer:
+    bounds = BOUNDS if intercept else Bounds()
+    given = {"bounds": bounds, "noise": KeyedNoise(bytes(32), agent=name, run="r")} | more
     sensitivity = given["bounds"].sensitivity
     mechanism = calibrate("blt", epsilon=4.0, delta=0.1, releases=releases, sensitivity=sensitivity)
-    return StreamPrivatizer(dimension, mechanism=mechanism, **given)
+    return StreamPrivatizer(dimension + intercept, mechanism=mechanism, **given)
 
 
 def test_a_private_agent_bears_the_name_of_its_noise() -> None:
@@ -56,6 +61,7 @@ def test_a_private_agent_bears_the_name_of_its_noise() -> None:
         releases=4,
         noise=KeyedNoise(bytes(32), agent="clinic-3", run="r"),
         centring=Centring.unit_box(D),
+        intercept=True,
     )
     for privatizer in (keyed("clinic-3"), centred):
         with pytest.raises(
@@ -70,9 +76,8 @@ def test_agents_that_centre_elsewhere_refuse_each_other() -> None:
     agents = {}
     for name, centring in (("a", box), ("b", replace(box, context=(0.0,) * D)), ("c", box)):
         noise = KeyedNoise(bytes(32), agent=name, run="r")
-        agents[name] = ffx.Agent(
-            D, privatizer=private(D, epsilon=1.0, releases=4, noise=noise, centring=centring)
-        )
+        made = private(D, epsilon=1.0, releases=4, noise=noise, centring=centring, intercept=True)
+        agents[name] = ffx.Agent(D, privatizer=made)
     with pytest.raises(MessageRefused, match="release of 'b' was made by another mechanism"):
         agents["a"].absorb({"b": agents["b"].release()})
     with pytest.raises(MessageRefused, match="release of 'a' was made by another mechanism"):
@@ -136,10 +141,10 @@ def test_a_new_run_goes_on_with_what_was_learnt_and_adds_its_cost() -> None:
     [
         (lambda: NonPrivateSums(D), "must be private and decide from 'released\\+local'"),
         (lambda: local("b"), "must have noise that was made for 'a'"),
-        (lambda: local("a", dimension=2), "must have dimension 3"),
+        (lambda: local("a", dimension=2), "must have dimension 4"),
         (lambda: local("a", noise=SimulatedNoise(0)), "must be private, as before"),
         (lambda: local("a", public_schedule=False), "must be private and decide"),
-        (lambda: local("a", bounds=Bounds(adjacency="add-remove")), "adjacency must be that of the run"),
+        (lambda: local("a", bounds=replace(BOUNDS, adjacency="add-remove")), "adjacency must be that of the run"),
     ],
 )
 def test_a_new_run_is_as_private_and_as_much_this_agents_as_the_old(
@@ -157,6 +162,13 @@ def test_a_new_run_is_as_private_and_as_much_this_agents_as_the_old(
 
 def local(name: str, **more: Any) -> StreamPrivatizer:
     return keyed(name, **({"decide_from": "released+local"} | more))
+
+
+OPTIMIST: dict[str, Any] = {"rule": "optimism", "shift": 0.0}
+
+
+def optimists(name: str, **more: Any) -> StreamPrivatizer:
+    return local(name, intercept=False, **more)
 
 
 def exact_trace(agent: ffx.Agent) -> float:
@@ -180,11 +192,11 @@ def still() -> Still:
 
 
 def test_what_was_observed_between_two_runs_stays() -> None:
-    agent = ffx.Agent(D, privatizer=local("a", noise=still(), releases=1), seed=0, rule="optimism", shift=0.0)
+    agent = ffx.Agent(D, privatizer=optimists("a", noise=still(), releases=1), seed=0, **OPTIMIST)
     agent.absorb({"a": taught(agent, 40).release()})
     taught(agent, 60)
     before = exact_trace(agent)
-    agent.begin_run(local("a", noise=still()))
+    agent.begin_run(optimists("a", noise=still()))
     release = agent.release()
     assert release.count == 100
     agent.absorb({"a": release})
@@ -192,7 +204,7 @@ def test_what_was_observed_between_two_runs_stays() -> None:
 
 
 def test_what_cannot_be_carried_over_is_released_at_last_or_told() -> None:
-    other = Bounds(reward=2.0)
+    other = replace(BOUNDS, reward=2.0)
     agent = taught(ffx.Agent(D, privatizer=keyed("a", releases=1), seed=0), 7)
     agent.begin_run(keyed("a", bounds=other, releases=1))
     assert (agent.released, agent.privatizer.guarantee.spent) == (1, 1)
@@ -206,8 +218,8 @@ def test_what_cannot_be_carried_over_is_released_at_last_or_told() -> None:
 @pytest.mark.parametrize("decide_from", ["released+local", "own+released"])
 def test_records_after_an_interrupted_release_stay_until_they_are_released(decide_from: str) -> None:
     noise = still()
-    privatizer = keyed("a", noise=noise, decide_from=decide_from)
-    agent = taught(ffx.Agent(D, privatizer=privatizer, seed=0, rule="optimism", shift=0.0), 10)
+    privatizer = optimists("a", noise=noise, decide_from=decide_from)
+    agent = taught(ffx.Agent(D, privatizer=privatizer, seed=0, **OPTIMIST), 10)
     noise.fails = True
     with pytest.raises(OSError, match="key store"):
         agent.release()
@@ -263,7 +275,7 @@ def test_a_release_that_was_interrupted_is_counted_once() -> None:
         if step == "frozen" and stopping:
             raise KeyboardInterrupt
 
-    settings = {"dimension": D, "mechanism": keyed("a").mechanism, "bounds": Bounds()}
+    settings = {"dimension": D + 1, "mechanism": keyed("a").mechanism, "bounds": BOUNDS}
     settings |= {"noise": KeyedNoise(bytes(32), agent="a", run="r"), "decide_from": "released+local"}
     stopping = True
     agent = ffx.Agent(D, privatizer=StreamPrivatizer(**settings, checkpoint=stop), seed=0)

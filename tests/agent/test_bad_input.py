@@ -14,6 +14,7 @@ import pytest
 
 import fedfairx as ffx
 from fedfairx.client import Client
+from fedfairx.core.statistics import pack
 from fedfairx.errors import FedFairXError, InvalidInput, MessageRefused
 from fedfairx.features import Schema
 from fedfairx.privacy import NonPrivate, Release
@@ -45,8 +46,14 @@ def agent() -> ffx.Agent:
     return made
 
 
+def sums(first: float, off: float, diagonal: float, moment: float) -> np.ndarray:
+    """Packed sums of a Gram matrix with these entries, the first apart."""
+    gram = np.full((D + 1, D + 1), off) + np.diag([first - off, *[diagonal - off] * D])
+    return pack(gram, np.array([moment, *[0.2] * D]))
+
+
 def other_release(number: int = 1, values: np.ndarray | None = None, count: int = 3, **more: Any) -> Release:
-    packed = np.array([1.0, 0.1, 0.1, 1.0, 0.1, 1.0, 0.2, 0.2, 0.2]) if values is None else values
+    packed = sums(1.0, 0.1, 1.0, 0.2) if values is None else values
     return dataclasses.replace(Release(number, packed, count, NonPrivate().digest()), **more)
 
 
@@ -198,18 +205,18 @@ def test_rewards(bad: Any, text: str) -> None:
     assert_unchanged(disturbed)
 
 
-NEGATIVE = np.array([-50.0, 0.1, 0.1, 1.0, 0.1, 1.0, SECRET, 0.2, 0.2])
-ROUNDED = np.array([-50.0, 0.0, 0.0, 1e12, 0.0, 1e12, SECRET, 0.2, 0.2])  # by itself it could be rounding
+NEGATIVE = sums(-50.0, 0.1, 1.0, SECRET)
+ROUNDED = sums(-50.0, 0.0, 1e12, SECRET)  # by itself it could be rounding
 MESSAGES: list[tuple[str, Callable[[], Any], str]] = [
     (
         "other",
         lambda: other_release(2, filled(5)),
-        "release of 'other' must have 9 numbers (dimension 3), got 5",
+        "release of 'other' must have 14 numbers (dimension 4), got 5",
     ),
-    ("other", lambda: other_release(2, filled(3, 3)), "release of 'other' must have 9 numbers (dimension 3)"),
-    ("other", lambda: other_release(2, np.full(9, NAN)), "release of 'other' must be finite"),
-    ("other", lambda: other_release(2, np.full(9, INF)), "release of 'other' must be finite"),
-    ("other", lambda: other_release(2, np.full(9, 1e300)), "release of 'other' must be finite"),
+    ("other", lambda: other_release(2, filled(3, 3)), "release of 'other' must have 14 numbers (dimension 4)"),
+    ("other", lambda: other_release(2, np.full(14, NAN)), "release of 'other' must be finite"),
+    ("other", lambda: other_release(2, np.full(14, INF)), "release of 'other' must be finite"),
+    ("other", lambda: other_release(2, np.full(14, 1e300)), "release of 'other' must be finite"),
     (
         "other",
         lambda: other_release(0),
@@ -221,10 +228,10 @@ MESSAGES: list[tuple[str, Callable[[], Any], str]] = [
         lambda: other_release(2, mechanism="00" * 32),
         "release of 'other' was made by another mechanism",
     ),
-    ("other", lambda: other_release(1, filled(9)), "release 1 of 'other' was seen before with other content"),
+    ("other", lambda: other_release(1, filled(14)), "release 1 of 'other' was seen before with other content"),
     ("third", lambda: other_release(1, NEGATIVE), "release of 'third' must hold sums of records: its Gram"),
     ("third", lambda: other_release(1, ROUNDED), "the releases together must make a positive definite V"),
-    ("third", lambda: filled(9), "release of 'third' must be a Release, got ndarray"),
+    ("third", lambda: filled(14), "release of 'third' must be a Release, got ndarray"),
     ("third", lambda: None, "release of 'third' must be a Release, got NoneType"),
     (5, other_release, "the sender of a release must be named by a string, got int"),  # type: ignore[list-item]
 ]

@@ -30,7 +30,7 @@ CENTRED = {"centring": Centring.unit_box(D)}
 @pytest.mark.parametrize("at_once", [False, True])
 def test_an_owner_is_told_once_that_too_many_records_are_clipped(more: dict, at_once: bool) -> None:
     noise = SimulatedNoise(0)
-    agent = ffx.Agent(D, privatizer=private(D, epsilon=2.0, delta=0.1, releases=5, noise=noise, **more))
+    agent = ffx.Agent(D, privatizer=private(D, epsilon=2.0, delta=0.1, releases=5, noise=noise, intercept=True, **more))
     secret = 1.7310585786300049  # no larger than is expected of rewards
     with pytest.warns(ClippingWarning, match="2 of 100 records were clipped") as told:
         rewarded(agent, [0.5] * 98 + [secret] * 2, at_once=at_once)
@@ -62,8 +62,8 @@ def test_a_warning_made_an_error_loses_no_record() -> None:
 
 def test_records_of_an_earlier_life_are_not_counted() -> None:
     privatizer = private_agent().privatizer
-    rewarded(ffx.Agent(D, privatizer=privatizer, seed=0), [9.0] * 90)
+    rewarded(ffx.Agent(D, privatizer=privatizer, seed=0, intercept=False), [9.0] * 90)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        later = ffx.Agent(D, privatizer=privatizer, seed=0)
+        later = ffx.Agent(D, privatizer=privatizer, seed=0, intercept=False)
         rewarded(later, [0.5] * 200)

@@ -78,8 +78,8 @@ def test_a_peer_without_which_v_is_not_definite_is_not_dropped(tmp_path: Path) -
     with ffx.Agent.open(tmp_path / "agent.db", dimension=D, seed=0) as agent:
         taught(agent, 5)
         own = agent.release()
-        almost = np.diag([-30.0, *[1e12] * (D - 1)])  # as if it had been rounded
-        for name, gram in (("large", 50.0 * np.eye(D)), ("negative", almost)):
+        almost = np.diag([-30.0, *[1e12] * D])  # as if it had been rounded
+        for name, gram in (("large", 50.0 * np.eye(D + 1)), ("negative", almost)):
             agent.absorb({name: with_gram(own, gram)})
         before = agent.state()
         with pytest.raises(MessageRefused, match="positive definite"):
@@ -100,7 +100,7 @@ def test_exact_sums_are_those_of_some_records(seed: int, count: int, size: int, 
     """Those of any size and rank are taken, and no Gram matrix that is less than that of none."""
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(count, different)) @ rng.normal(size=(different, D)) * 10.0**size
-    agent = ffx.Agent(D, name="ours")
+    agent = ffx.Agent(D, name="ours", intercept=False)
     gram = np.zeros((D, D))
     for row in rows:
         gram += np.outer(row, row)

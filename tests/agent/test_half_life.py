@@ -53,7 +53,7 @@ def records(rng: np.random.Generator, count: int, d: int) -> tuple[np.ndarray, n
 def test_a_posterior_is_that_of_records_with_weights(seed: int, half_life: float, rule: str) -> None:
     rng = np.random.default_rng(seed)
     d, count = int(rng.integers(1, 5)), int(rng.integers(1, 60))
-    agent = ffx.Agent(d, half_life=half_life, prior=FIXED, rule=rule, seed=0)
+    agent = ffx.Agent(d, half_life=half_life, prior=FIXED, rule=rule, seed=0, intercept=False)
     xs, ys = np.zeros((count, d)), rng.random(count)
     for at in range(count):
         made = agent.decide(rng.random((3, d)) / 2)
@@ -99,7 +99,7 @@ def test_no_weight_is_off_by_more_than_a_step(half_life: float) -> None:
 def test_time_is_that_of_the_rewards(seed: int, half_life: str) -> None:
     rng = np.random.default_rng(seed)
     hours = {"1h": 1.0, "90m": 1.5, "2d": 48.0}[half_life]
-    agent = ffx.Agent(2, half_life=half_life, prior=FIXED, seed=0)
+    agent = ffx.Agent(2, half_life=half_life, prior=FIXED, seed=0, intercept=False)
     clock = Clock(agent)
     xs, ys = records(rng, 30, 2)
     when = np.zeros(30)
@@ -144,7 +144,7 @@ def test_neither_a_decision_nor_waiting_changes_what_is_known() -> None:
 def test_sizes_are_learnt_from_records_with_weights(seed: int, half_life: float) -> None:
     rng = np.random.default_rng(seed)
     assumed = ffx.Prior(mean=0.1, sd=0.5, noise_sd=0.5)
-    agent = ffx.Agent(2, half_life=half_life, prior=assumed, seed=0)
+    agent = ffx.Agent(2, half_life=half_life, prior=assumed, seed=0, intercept=False)
     xs, ys = records(rng, 40, 2)
     fits = 1  # at the first reward, then when rewards double or as many have come as counted
     for at in range(1, 41):
@@ -208,7 +208,10 @@ def test_a_release_ages_with_its_receiver() -> None:
     rng = np.random.default_rng(0)
     h, here, there = 8.0, 5, 7
     (xs, ys), (us, vs), (zs, ws) = records(rng, here, 2), records(rng, there, 2), records(rng, 6, 2)
-    one, other = (ffx.Agent(2, half_life=h, prior=FIXED, name=name, seed=0) for name in ("one", "other"))
+    one, other, third = (
+        ffx.Agent(2, half_life=h, prior=FIXED, name=name, seed=0, intercept=False)
+        for name in ("one", "other", "third")
+    )
     one.learn(xs, ys)
     other.learn(us, vs)
     one.absorb({"other": other.release(), "one": one.release()})
@@ -219,7 +222,6 @@ def test_a_release_ages_with_its_receiver() -> None:
     V, theta = oracle.weighted_posterior(xs, ys, np.concatenate([own, theirs]), FIXED.ridge, FIXED.mean)
     np.testing.assert_allclose(one.gram, V, rtol=1e-10)
     np.testing.assert_allclose(one.estimate, theta, rtol=1e-9)
-    third = ffx.Agent(2, half_life=h, prior=FIXED, name="third", seed=0)
     one.absorb({"third": third.release(), "one": one.release()})  # which has no record: nothing changes
     np.testing.assert_allclose(one.gram, V, rtol=1e-10)
     one.drop_peers(["third"])  # nor does it if ages are kept
@@ -262,9 +264,9 @@ def test_a_federation_forgets_what_changed(partners: str) -> None:
             truth = theta if t < 250 else theta[::-1]
             for agent in fed.agents:
                 made = agent.decide(rng.random((4, 2)) / math.sqrt(2))
-                agent.observe(made, reward=float(made.context @ truth + 0.05 * rng.normal()))
+                agent.observe(made, reward=float(made.context[:2] @ truth + 0.05 * rng.normal()))
             fed.end_round()
-        errors[half_life] = np.linalg.norm(fed.agents[0].estimate - theta[::-1])
+        errors[half_life] = np.linalg.norm(fed.agents[0].estimate[:2] - theta[::-1])
     assert errors[60] < 0.1 < 0.3 < errors[None]
 
 
@@ -285,7 +287,7 @@ def live(agents: list[ffx.Agent], clock: Clock, rounds: int, seed: int) -> None:
                 agent.observe(made, reward=reward)
         if t % 5 == 0:
             xs, ys = records(rng, 2, 2)
-            packed = np.concatenate([rng.random(3) * 0 + [1.0, 0.2, 1.0], rng.random(2)])
+            packed = np.array([1.0, 0.2, 0.2, 1.0, 0.2, 1.0, *rng.random(3)])
             for agent in agents:
                 agent.learn(xs, ys)
                 digest = agent.release().mechanism
@@ -427,7 +429,7 @@ def test_private_agents_and_terms_refuse_it(tmp_path: Path) -> None:
     text = "half_life must be left out where sums are private: noise and accounting are for sums in which"
     with pytest.raises(InvalidInput, match=text):
         ffx.Options(algorithm="priv-fairx-bayes", epsilon=1.0, half_life=10)
-    noisy = private(2, epsilon=1.0, delta=1e-6, releases=5, noise=SimulatedNoise(0))
+    noisy = private(2, epsilon=1.0, delta=1e-6, releases=5, noise=SimulatedNoise(0), intercept=True)
     with pytest.raises(InvalidInput, match=text):
         ffx.Agent(2, half_life=10, privatizer=noisy)
     budget = ffx.Budget(epsilon=1.0, delta=1e-6, releases=5)

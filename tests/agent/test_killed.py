@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.process
 
 KILLS = int(os.environ.get("FEDFAIRX_KILLS", "12"))
 D, LEAF, FORK_EVERY = 3, 2, 5
-BOX = Centring.unit_box(D)
+BOX = replace(Centring.unit_box(D), intercept=True)
 
 
 def _privatizer(ledger: Ledger, mechanism: str, centred: bool):
@@ -40,6 +41,7 @@ def _privatizer(ledger: Ledger, mechanism: str, centred: bool):
         mechanism=mechanism,
         noise=KeyedNoise(bytes(32), agent="a", run="r"),
         centring=BOX if centred else None,
+        intercept=True,
         ledger=ledger,
     )
 
@@ -149,7 +151,7 @@ def _check_ledger(folder: Path, mechanism: str, centred: bool) -> int:
         for number in range(1, ledger.spent() + 1):
             for identity, values in given.items():
                 if leaves[identity] == number:
-                    fresh.add(values[:D], values[D], identity)
+                    fresh.add(values[:-1], values[-1], identity)
             assert fresh.release().to_bytes() == ledger.message(number)
         position = ledger.position()
         assert position is not None

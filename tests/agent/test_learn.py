@@ -57,7 +57,15 @@ def test_the_owner_is_told_of_clipping() -> None:
 
 
 def test_persons_are_bounded() -> None:
-    made = private(D, epsilon=1.0, delta=1e-6, releases=3, noise=SimulatedNoise(0), person_records=2)
+    made = private(
+        D,
+        epsilon=1.0,
+        delta=1e-6,
+        releases=3,
+        noise=SimulatedNoise(0),
+        person_records=2,
+        intercept=True,
+    )
     agent = ffx.Agent(D, privatizer=made, seed=0)
     agent.learn(*log(5), persons=["Ada", "Ada", "Ada", "Bob", "Bob"])
     assert agent.observed == 5

@@ -76,7 +76,6 @@ class Keywords(TypedDict, total=False):
     merit: Merit | Sequence[Merit] | None
     reward_range: tuple[float, float] | None
     minimum_share: float
-    intercept: bool
     slots: Slots
     epsilon: float | None
     delta: float
@@ -86,6 +85,7 @@ class Keywords(TypedDict, total=False):
     algorithm: str | Algorithm
     schedule: str | Schedule | None
     prior: Prior | None
+    intercept: bool
     confidence: Confidence | None
     solver: str | Solver | None
     mechanism: str | Calibrate
