@@ -144,7 +144,10 @@ def test_a_new_run_goes_on_with_what_was_learnt_and_adds_its_cost() -> None:
         (lambda: local("a", dimension=2), "must have dimension 4"),
         (lambda: local("a", noise=SimulatedNoise(0)), "must be private, as before"),
         (lambda: local("a", public_schedule=False), "must be private and decide"),
-        (lambda: local("a", bounds=replace(BOUNDS, adjacency="add-remove")), "adjacency must be that of the run"),
+        (
+            lambda: local("a", bounds=replace(BOUNDS, adjacency="add-remove")),
+            "adjacency must be that of the run",
+        ),
     ],
 )
 def test_a_new_run_is_as_private_and_as_much_this_agents_as_the_old(

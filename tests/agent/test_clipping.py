@@ -30,7 +30,9 @@ CENTRED = {"centring": Centring.unit_box(D)}
 @pytest.mark.parametrize("at_once", [False, True])
 def test_an_owner_is_told_once_that_too_many_records_are_clipped(more: dict, at_once: bool) -> None:
     noise = SimulatedNoise(0)
-    agent = ffx.Agent(D, privatizer=private(D, epsilon=2.0, delta=0.1, releases=5, noise=noise, intercept=True, **more))
+    agent = ffx.Agent(
+        D, privatizer=private(D, epsilon=2.0, delta=0.1, releases=5, noise=noise, intercept=True, **more)
+    )
     secret = 1.7310585786300049  # no larger than is expected of rewards
     with pytest.warns(ClippingWarning, match="2 of 100 records were clipped") as told:
         rewarded(agent, [0.5] * 98 + [secret] * 2, at_once=at_once)

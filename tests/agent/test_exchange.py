@@ -150,7 +150,7 @@ def test_an_epoch_begins_with_what_closed_ones_have_taught(decide_from: str) -> 
     agent = terms.agent("org1", noise=SimulatedNoise(1))
     name, sd = (TOTAL if decide_from == "released" else OTHERS), terms.stated.sd(1)
     rows = 4 if decide_from == "released" else 3
-    known, records = np.zeros(9), 0
+    known, records = np.zeros(14), 0
     for epoch in (1, 2, 3):
         work(agent, 5, seed=epoch)
         own = agent.release()
