@@ -68,7 +68,7 @@ def test_noise_of_several_partners_adds_up_in_squares() -> None:
     mine, other = taught("mine", THETA, 60), taught("other", THETA, 80, seed=1)
     own, release, sd = mine.own_sums(), other.release().packed, 5.0
     assert own is not None
-    judges = [Judge(own, np.zeros(3), size=1.0, ridge=1.0, variance=0.01, observed=60) for _ in range(2)]
+    judges = [Judge(own, np.zeros(4), size=1.0, ridge=1.0, variance=0.01, observed=60) for _ in range(2)]
     found = judges[0].together({"a": release, "b": release}, {"a": sd, "b": sd}, {})
     assert found.weights["a"] == pytest.approx(found.weights["b"])
     whole = 2.0 * release
@@ -202,7 +202,9 @@ def test_a_hostile_private_partner_decides_nothing_either(own: int) -> None:
     def member(place: int, name: str, partners: str = "differ") -> ffx.Agent:
         noise = SimulatedNoise(0, agent=place)
         budget: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-6, "releases": 2, "decide_from": "own+released"}
-        return taught(name, THETA, 0, partners=partners, privatizer=private(3, noise=noise, **budget))
+        return taught(
+            name, THETA, 0, partners=partners, intercept=False, privatizer=private(3, noise=noise, **budget)
+        )
 
     rng, releases = np.random.default_rng(0), {}
     for i in range(4):
@@ -307,7 +309,9 @@ def test_before_a_release_of_its_own_and_where_it_can_not_tell() -> None:
 
     def privatizer(name: str, agent: int) -> ffx.privacy.Privatizer:
         noise = SimulatedNoise(0, agent=agent)
-        return private(3, epsilon=8.0, delta=1e-6, releases=9, noise=noise, decide_from="released")
+        return private(
+            3, epsilon=8.0, delta=1e-6, releases=9, noise=noise, decide_from="released", intercept=True
+        )
 
     secret = [taught(name, THETA, 9, privatizer=privatizer(name, i)) for i, name in enumerate("cd")]
     told(*secret)

@@ -383,7 +383,7 @@ def test_a_baseline_is_what_is_learnt_from(place: str) -> None:
         for _ in range(8):
             drawn = plain.decide(x)
             made = agent.decide(x, note=DecisionNote(mode="shadow", baseline=2))
-            assert (made.action, made.drawn, made.context.tolist()) == (2, drawn.action, [0.0, 0.0, 1.0])
+            assert (made.action, made.drawn, made.context.tolist()) == (2, drawn.action, [0.0, 0.0, 1.0, 1.0])
             assert made.policy.tolist() == drawn.policy.tolist()
             assert made.probability == 1.0  # whatever its share by the policy
         kept = agent.journal.decision(made.id)

@@ -53,6 +53,7 @@ def run_both(
         algorithm=algorithm,
         merit=[ours for ours, _ in pairs],
         prior=prior,
+        intercept=False,
         seed=7,
         **options,
     )
@@ -289,8 +290,8 @@ def test_what_is_believed_can_be_read(rule: str) -> None:
     sums = agent.own_sums()
     assert sums is not None
     gram, moment = unpack(sums)
-    assert agent.gram == pytest.approx(gram + ridge * np.eye(3))
-    mean, covariance = posterior_of(gram, moment, mean=prior.means(3), sd=prior.sd, noise_sd=prior.noise_sd)
+    assert agent.gram == pytest.approx(gram + ridge * np.eye(4))
+    mean, covariance = posterior_of(gram, moment, mean=prior.means(4), sd=prior.sd, noise_sd=prior.noise_sd)
     assert mean == pytest.approx(agent.estimate)
     assert covariance == pytest.approx(agent.covariance)
 

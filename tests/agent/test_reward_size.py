@@ -37,7 +37,7 @@ def regret(agent: ffx.Agent, theta: np.ndarray, merit: Exponential, **how: float
     return total
 
 
-@pytest.mark.filterwarnings("ignore:rewards are more than")
+@pytest.mark.filterwarnings("ignore:differences of rewards are more than")
 @settings(max_examples=20)
 @given(
     scale=st.floats(-6, 6).map(lambda power: 10.0**power),
@@ -72,10 +72,10 @@ def test_a_parameter_far_from_the_priors_size_is_learnt(size: float) -> None:
     found = regret(agent, theta, merit, noise=0.1 * size, rounds=500)
     same = regret(ffx.Agent(3, seed=1), theta / size, Exponential(10), noise=0.1, rounds=500)
     assert found == pytest.approx(same, rel=1e-6)
-    assert np.linalg.norm(agent.estimate - theta) < 0.05 * size
+    assert np.linalg.norm(agent.estimate[:3] - theta) < 0.05 * size
 
 
-@pytest.mark.filterwarnings("ignore:rewards are more than")
+@pytest.mark.filterwarnings("ignore:differences of rewards are more than")
 def test_rewards_far_larger_than_expected_are_learnt_all_the_same() -> None:
     """0 to 100 with the default merit: σ and θ are found, where σ was 30 and ‖θ̂‖ 36 of 100."""
     theta = np.array([60.0, 0.0, 80.0])
@@ -84,14 +84,14 @@ def test_rewards_far_larger_than_expected_are_learnt_all_the_same() -> None:
     contexts = np.abs(rng.normal(size=(2000, 3)))
     contexts /= np.linalg.norm(contexts, axis=1, keepdims=True)
     agent.learn(contexts, contexts @ theta + rng.normal(size=2000))
-    assert np.linalg.norm(agent.estimate - theta) < 1.0
+    assert np.linalg.norm(agent.estimate[:3] - theta) < 1.0
     assert agent.noise_sd == pytest.approx(1.0, rel=0.1)
 
 
 def test_a_range_sets_merit_and_prior() -> None:
     agent = ffx.Agent(3, reward_range=(1, 5))
     assert agent.merit == Exponential(2.5)
-    assert (agent.options.prior.sd, agent.options.prior.noise_sd) == (1.5, 2.0)
+    assert (agent.options.prior.sd, agent.options.prior.noise_sd) == (1.2, 2.0)
     named = ffx.Agent(actions=["ann", "ben"], reward_range=(1, 5))
     assert (named.options.prior.mean, named.options.prior.sd) == (3.0, 0.5)
     given = ffx.Agent(3, reward_range=(1, 5), merit=Exponential(7.0), prior=ffx.Prior(sd=3.0))

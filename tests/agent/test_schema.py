@@ -39,7 +39,8 @@ def taught(agent: ffx.Agent, rounds: int = 30) -> None:
 
 def test_rows_by_name_are_contexts() -> None:
     prior = ffx.Prior(learn=False)  # the mean of an intercept is learnt only where it is known to be one
-    named, plain = ffx.Agent(schema=FIRST, seed=1, prior=prior), ffx.Agent(FIRST.width, seed=1, prior=prior)
+    named = ffx.Agent(schema=FIRST, seed=1, prior=prior)
+    plain = ffx.Agent(FIRST.width, seed=1, prior=prior, intercept=False)
     rows = list(ROWS.values())
     contexts = FIRST.encode(rows, ROME).contexts
     for given in (
@@ -175,7 +176,7 @@ def test_it_learns_as_if_the_columns_had_been_there_from_the_beginning() -> None
     prior = ffx.Prior(0.0, 0.5, 0.3, learn=False)
     agent = ffx.Agent(schema=FIRST, seed=0, prior=prior)
     last = FIRST.extend(SECOND).extend(THIRD)
-    other = ffx.Agent(last.width, seed=0, prior=prior)
+    other = ffx.Agent(last.width, seed=0, prior=prior, intercept=False)
     waiting = []
     for version in (FIRST, SECOND, THIRD):
         agent.extend_schema(version)

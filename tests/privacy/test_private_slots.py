@@ -110,7 +110,7 @@ def test_an_agent_keeps_the_slots_that_its_noise_was_made_for() -> None:
     with pytest.raises(InvalidInput, match=r"^slots "):
         ffx.Agent(3, slots=2, privatizer=options.privatizer(3, releases=5, noise=SimulatedNoise(1)))
     with pytest.raises(InvalidInput, match=r"^weight "):
-        privatizer.add(np.zeros(3), 0.0, weight=0.9)
+        privatizer.add(np.zeros(4), 0.0, weight=0.9)
 
 
 def test_what_a_person_costs_is_counted_in_records() -> None:
@@ -122,12 +122,12 @@ def test_what_a_person_costs_is_counted_in_records() -> None:
 
 def test_a_person_or_a_record_that_is_refused_leaves_every_slot_waiting() -> None:
     budget = Budget(epsilon=1.0, releases=3, bounds=Bounds(slots=3), person_records=5)
-    privatizer = budget.privatizer(3, noise=SimulatedNoise(0))
+    privatizer = budget.with_intercept().privatizer(4, noise=SimulatedNoise(0))
     agent = ffx.Agent(3, slots=3, privatizer=privatizer, seed=0)
     made = agent.decide(np.eye(5, 3))
     with pytest.raises(InvalidInput, match=r"^person "):
         agent.observe(made, rewards=[None, 1.0, 1.0])
-    privatizer.add(np.zeros(3), 0.0, record=f"{made.id}/1", person="p")
+    privatizer.add(np.zeros(4), 0.0, record=f"{made.id}/1", person="p")
     with pytest.raises(AlreadyObserved):
         agent.observe(made, rewards=[1.0, 1.0, 1.0], person="p")
     assert (privatizer.waiting, agent.observed) == (1, 0)

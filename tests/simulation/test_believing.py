@@ -35,12 +35,14 @@ def held_against_oracle(
     merits: list[Any] | None = None,
     prior: ffx.Prior = PRIOR,
     schedule: Schedule | None = None,
+    intercept: bool = False,
     **private: Any,
 ) -> None:
     chosen, T, m, d = find_algorithm(algorithm), scenario.horizon, scenario.agents, scenario.dimension
+    columns = d + intercept
     schedule = schedule or chosen.schedule
     decide_from = private.get("decide_from", chosen.decide_from)
-    ours: dict[str, Any] = {"prior": prior, "schedule": schedule, **private}
+    ours: dict[str, Any] = {"prior": prior, "schedule": schedule, "intercept": intercept, **private}
     result = simulate(scenario, algorithm=chosen, seeds=[SEED], points=T, **ours)
     theirs: dict[str, Any] = {}
     if chosen.private:
@@ -51,24 +53,27 @@ def held_against_oracle(
             privacy.noise[i, k] if own else privacy.noise[0, k] * (1.0 if i == 0 else 0.0)
         )
         theirs["noise_sd"] = lambda k: privacy.sum_sd[k] / np.sqrt(m - 1 if own else m)
-    contexts, _ = arms(scenario, SEED)
+    contexts = np.array(arms(scenario, SEED)[0])
+    common = np.ones(d) if scenario.contexts == "one-hot" else None
+    if intercept:
+        contexts, common = np.append(contexts, np.ones((*contexts.shape[:3], 1)), axis=3), np.eye(columns)[d]
     run = oracle.posterior_run(
-        np.array(contexts),
+        contexts,
         scenario.noise_sd * draws(SEED, "rewards", T * m, normal).reshape(T, m),
         draws(SEED, "actions", T * m).reshape(T, m),
-        parameters(scenario, SEED)[0],
+        np.append(parameters(scenario, SEED)[0], [0.0] * intercept),
         chosen.rule,
         merits=merits or [reference.Exponential(10.0)] * m,
         prior=oracle.Prior(
-            prior.means(d),
+            prior.means(columns),
             prior.sd,
             prior.noise_sd,
             prior.learn and decide_from != "released",
-            common=np.ones(scenario.dimension) if scenario.contexts == "one-hot" else None,
+            common=common,
         ),
         sync_rounds=schedule.rounds(Plan(T, m, d)),
         decide_from=decide_from,
-        normals=draws(SEED, "thompson", T * m * d, normal).reshape(T, m, d),
+        normals=draws(SEED, "thompson", T * m * columns, normal).reshape(T, m, columns),
         **theirs,
     )
     fairness = run.fairness_regret.mean(axis=1).cumsum()
@@ -85,6 +90,7 @@ def held_against_oracle(
 )
 def test_without_privacy(algorithm: str | Algorithm) -> None:
     held_against_oracle(algorithm)
+    held_against_oracle(algorithm, prior=replace(PRIOR, mean=0.2), intercept=True)
 
 
 @pytest.mark.long

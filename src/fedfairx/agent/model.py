@@ -385,7 +385,8 @@ class AgentModel:
             squares, spread = own[diagonal_entries(self.dimension)], self.learner.squares
             common = [] if self.actions is not None else self.common()
             for column in common:  # how high rewards are is not how far they differ
-                spread -= float(own[column - self.dimension] ** 2 / max(squares[column], TINY))
+                mean = own[column - self.dimension] / max(squares[column], TINY)
+                spread = max(spread - float(mean**2 * squares[column]), 0.0)
                 squares[column] = 0.0
             self.limits.look(self.learner.observed, self.learner.squares, spread, float(squares.sum()))
 

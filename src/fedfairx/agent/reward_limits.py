@@ -104,7 +104,10 @@ class RewardLimits:
         self.set_largest(min(max(USUAL * size, LEAST * self._expected), LARGEST))
         sd, noise_sd = self._sizes
         expected = self._centre + math.hypot(sd * math.sqrt(context_squares / observed), noise_sd)
-        size = math.sqrt(max(spread, 0.0) / observed)
+        what, size = (
+            "rewards" if spread == squares else "differences of rewards",
+            math.sqrt(spread / observed),
+        )
         if self._warned or MUCH_SMALLER * expected <= size <= MUCH_LARGER * expected:
             return
         self._warned = True
@@ -112,7 +115,7 @@ class RewardLimits:
         if size < expected:
             times, how, effect = 1.0 / MUCH_SMALLER, "small", "all actions get nearly the same"
         self.contradiction = self.warning = (
-            f"rewards are more than {times:g} times as {how} as this agent expects, and its merit is made "
+            f"{what} are more than {times:g} times as {how} as this agent expects, and its merit is made "
             f"for the size it expects, so {effect}. Give reward_range=(low, high), which sets both, or a "
             "merit in units of your rewards (fedfairx.merit.Exponential.doubling)"
         )

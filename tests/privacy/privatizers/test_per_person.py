@@ -180,7 +180,7 @@ def test_a_limit_below_one_or_another_one_is_refused() -> None:
 
 
 def test_an_agent_says_whose_record_it_is() -> None:
-    agent = ffx.Agent(2, privatizer=bound(records=1), seed=0)
+    agent = ffx.Agent(2, privatizer=bound(records=1, intercept=True), seed=0)
     for _ in range(3):
         decision = agent.decide([X, X])
         agent.observe(decision, reward=0.5, person="ann")
@@ -188,11 +188,11 @@ def test_an_agent_says_whose_record_it_is() -> None:
     agent.observe_many(decisions, [0.5, 0.5], ["ann", "bob"])
     assert agent.privatizer.dropped == 3
     release = agent.release()
-    assert (release.count, release.packed[0] + release.packed[2]) == (5, pytest.approx(2.0, abs=1e-4))
+    assert (release.count, release.packed[0] + release.packed[3]) == (5, pytest.approx(2.0, abs=1e-4))
 
 
 def test_an_agent_refuses_persons_that_nobody_counts_and_records_of_nobody() -> None:
-    plain, bounded = ffx.Agent(2, seed=0), ffx.Agent(2, privatizer=bound(), seed=0)
+    plain, bounded = ffx.Agent(2, seed=0), ffx.Agent(2, privatizer=bound(intercept=True), seed=0)
     decision = plain.decide([X, X])
     with pytest.raises(InvalidInput, match="person must be left out"):
         plain.observe(decision, reward=0.5, person="ann")
