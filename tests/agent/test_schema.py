@@ -358,7 +358,7 @@ def test_bounds_follow_from_the_schema(
 
 def test_an_agent_without_a_schema_is_told_one_once(tmp_path: Path) -> None:
     place, two = tmp_path / "a.db", Schema({"a": (0, 1), "b": (0, 1)}, intercept=False)
-    ffx.Agent.open(place, dimension=2).close()
+    ffx.Agent.open(place, dimension=2, intercept=False).close()
     with pytest.raises(InvalidInput, match="schema must be left out: this agent has learnt from contexts"):
         ffx.Agent.open(place, schema=FIRST)
     with ffx.Agent.open(place, schema=two) as agent:

@@ -52,7 +52,7 @@ def test_exposures_are_in_proportion_to_merit_as_far_as_slots_allow(rule: str) -
     assert made.exposure.tolist() == told.tolist()
     assert made.exposure.sum() == pytest.approx(sum(RANKED), abs=1e-12)
     if rule in ("greedy", "thompson", "optimism"):  # merits of a parameter that the decision has
-        merit = np.exp(agent.merit.steepness * (rows @ made.theta))  # type: ignore[attr-defined]
+        merit = np.exp(agent.merit.steepness * (rows @ made.theta[:3]))  # type: ignore[attr-defined]
         assert made.exposure == pytest.approx(ref.fair_exposures(merit / merit.max(), RANKED), abs=1e-6)
     else:  # of one slot it is the policy, which is in proportion to expected merit
         share = agent.policy(rows)
@@ -94,10 +94,11 @@ def test_linucb_shows_the_largest_upper_bounds_in_order() -> None:
 @pytest.mark.parametrize("together", [True, False])
 def test_records_are_weighted_contexts(together: bool) -> None:
     agent = ffx.Agent(3, seed=0)
-    gram, moment, rng = np.zeros((3, 3)), np.zeros(3), np.random.default_rng(0)
+    gram, moment, rng = np.zeros((4, 4)), np.zeros(4), np.random.default_rng(0)
     for i in range(40):
         rows = contexts(i)
         made = agent.decide(rows, slots=RANKED)
+        rows = np.column_stack([rows, np.ones(len(rows))])  # the intercept
         rewards = rng.random(3).tolist()
         for weight, action, reward in zip(RANKED, made.actions, rewards, strict=True):
             gram += np.outer(weight * rows[action], weight * rows[action])
@@ -109,8 +110,8 @@ def test_records_are_weighted_contexts(together: bool) -> None:
                 agent.observe(made, rewards={action: reward})
     sums = agent.own_sums()
     assert sums is not None
-    assert sums[:-3] == pytest.approx(gram[np.triu_indices(3)], rel=1e-12)
-    assert sums[-3:] == pytest.approx(moment, rel=1e-12)
+    assert sums[:-4] == pytest.approx(gram[np.triu_indices(4)], rel=1e-12)
+    assert sums[-4:] == pytest.approx(moment, rel=1e-12)
     assert agent.observed == 120
 
 
@@ -338,7 +339,7 @@ def test_a_baseline_of_slots_is_shown_and_learnt_from(features: bool, tmp_path: 
     names = ["ann", "ben", "cid", "dora"]
     given: dict[str, Any] = {"dimension": 3} if features else {"actions": names}
     offered = contexts(0, arms=4) if features else None
-    rows = offered if features else np.eye(4)
+    rows = np.eye(4) if offered is None else np.column_stack([offered, np.ones(4)])
     agent, twin, learner = (ffx.Agent(**given, seed=0) for _ in range(3))
     for mode, baseline in (("shadow", [3, 0, 1]), ("control", np.array([2, 0, 3])), ("live", [0, 1, 2])):
         note = DecisionNote(mode=mode, baseline=baseline)

@@ -76,7 +76,11 @@ FIRST = Schema({"size": (0, 1), "kind": ["bike", "van"]})
 SECOND = Schema({"size": (0, 1), "kind": ["bike", "van", "walk"], "age": (0, 9)})
 NAMES = ["ann", "ben", "cid", "dora"]
 KINDS: dict[str, dict[str, Any]] = {
-    "posterior": {"dimension": D, "prior": ffx.Prior(mean=(0.1, -0.2, 0.3), sd=0.8), "minimum_share": 0.02},
+    "posterior": {
+        "dimension": D,
+        "prior": ffx.Prior(mean=(0.1, -0.2, 0.3, 0.2), sd=0.8),
+        "minimum_share": 0.02,
+    },
     "fixed": {"dimension": D, "prior": ffx.Prior(noise_sd=0.2, learn=False)},
     "optimism": {"dimension": D, "rule": "optimism", "confidence": ffx.Confidence(regulariser=0.3)},
     "thompson": {"dimension": D, "rule": "thompson"},
@@ -326,7 +330,7 @@ def test_a_member_of_a_federation_can_be_replaced_by_its_copy(tmp_path: Path) ->
 
 
 def test_numbers_keep_their_last_bit() -> None:
-    agent = ffx.Agent(1, seed=0)
+    agent = ffx.Agent(1, seed=0, intercept=False)
     agent._model.learner.statistics[:] = [np.nextafter(1.0, 2.0), -0.0]
     agent._model.learner.fresh[:] = [5e-324, 1.7976931348623157e308]
     again = copy.deepcopy(agent)

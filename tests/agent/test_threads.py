@@ -103,4 +103,4 @@ def test_an_agent_saved_while_others_use_it_is_whole(tmp_path) -> None:
     for path in tmp_path.iterdir():
         again = ffx.Agent.load(path)
         assert 2 * again.unreleased + again.pending == again._log.numbers.next
-        assert np.abs(again.gram @ again._model.learner.inverse - np.eye(D)).max() <= 1e-9
+        assert np.abs(again.gram @ again._model.learner.inverse - np.eye(D + 1)).max() <= 1e-9

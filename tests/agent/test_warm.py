@@ -23,7 +23,8 @@ rng = np.random.default_rng(0)
 
 def agent(named, secret):
     arms = {"actions": ["ann", "ben", "cid"]} if named else {"dimension": 3}
-    noisy = private(3, epsilon=1.0, releases=8, noise=SimulatedNoise(1), intercept=not named) if secret else None
+    noise = SimulatedNoise(1)
+    noisy = private(3, epsilon=1.0, releases=8, noise=noise, intercept=not named) if secret else None
     return ffx.Agent(**arms, privatizer=noisy, seed=0)
 
 

@@ -39,7 +39,7 @@ NAMED, ROWS = 0.25, 0.6
 class Prior:
     """The prior of θ and the rewards' noise, for every rule but `"optimism"`.
 
-    mean: of θ: one number for all coordinates, or a tuple of one for each.
+    mean: of θ: one number for all coordinates, or a tuple of one for each, that of an intercept last.
     sd: the standard deviation of every coordinate of θ around it, in [1e-30, 1e30].
     noise_sd: the standard deviation of a reward around x·θ, in [1e-30, 1e30].
     learn: whether the agent's own rewards correct `sd`, `noise_sd` and the `mean` of actions without features

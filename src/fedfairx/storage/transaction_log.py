@@ -22,7 +22,7 @@ from fedfairx.errors import (
     StorageError,
     StorageUnavailable,
 )
-from fedfairx.storage.database import Database, LastRow, Row
+from fedfairx.storage.database import Database, LastRow, Row, damaged
 from fedfairx.storage.rows import HEAD, INSERTIONS, TABLES, Insertion
 from fedfairx.storage.seals import SALT, WITHOUT_SALT, salts
 
@@ -95,6 +95,8 @@ class Log:
         ):
             question = f"SELECT seq, time, {head}, seal FROM {table} ORDER BY seq DESC LIMIT 1"
             for seq, when, count, seal in self.database.execute(question):
+                if not isinstance(seq, int) or not isinstance(when, int):
+                    raise damaged(self.database.place, f"the last row of {table} has no number or no time")
                 steps = 1 if count is None else int.from_bytes(count, "little")
                 following, latest = max(following, seq + steps), max(latest, when)
                 if seq > newest:
