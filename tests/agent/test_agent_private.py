@@ -139,7 +139,7 @@ def test_a_new_run_goes_on_with_what_was_learnt_and_adds_its_cost() -> None:
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (lambda: NonPrivateSums(D), "must be private and decide from 'released\\+local'"),
+        (lambda: NonPrivateSums(D + 1), "must be private and decide from 'released\\+local'"),
         (lambda: local("b"), "must have noise that was made for 'a'"),
         (lambda: local("a", dimension=2), "must have dimension 4"),
         (lambda: local("a", noise=SimulatedNoise(0)), "must be private, as before"),

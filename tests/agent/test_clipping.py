@@ -63,9 +63,10 @@ def test_a_warning_made_an_error_loses_no_record() -> None:
 
 
 def test_records_of_an_earlier_life_are_not_counted() -> None:
-    privatizer = private_agent().privatizer
-    rewarded(ffx.Agent(D, privatizer=privatizer, seed=0, intercept=False), [9.0] * 90)
+    noise = SimulatedNoise(0)
+    privatizer = private(D, epsilon=2.0, delta=0.1, releases=5, noise=noise, intercept=True)
+    rewarded(ffx.Agent(D, privatizer=privatizer, seed=0), [9.0] * 90)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        later = ffx.Agent(D, privatizer=privatizer, seed=0, intercept=False)
+        later = ffx.Agent(D, privatizer=privatizer, seed=0)
         rewarded(later, [0.5] * 200)

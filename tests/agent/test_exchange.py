@@ -168,7 +168,7 @@ def test_an_epoch_begins_with_what_closed_ones_have_taught(decide_from: str) -> 
         assert agent.privatizer.waiting == 2  # since the last row
         assert agent.name not in agent.held
     (sums, count), joined = agent.privatizer.stream.open_leaf, terms.agent("org9", noise=SimulatedNoise(2))  # type: ignore[union-attr]
-    assert (sums.shape, count) == ((9,), 2)
+    assert (sums.shape, count) == ((14,), 2)
     joined.add_total(total, members=4)
     joined.add_total(total, members=5)
     assert np.array_equal(joined.held[name].packed, 2.0 * total.packed)

@@ -50,8 +50,8 @@ def test_with_secure_aggregation_every_agent_adds_its_share(decide_from: str, su
     plain = options_for("priv-fairx-bayes", **given).budget(3).calibrate()
     sd = np.asarray(plain.sd(np.arange(1, 4))) / math.sqrt(7.0)
     mechanism = options.budget(3, agents=9).calibrate()
-    off = np.ones(packed_size(D), dtype=bool)
-    off[diagonal_entries(D)] = False
+    off = np.ones(packed_size(D + 1), dtype=bool)
+    off[diagonal_entries(D + 1)] = False
     noise = setting.privacy.noise
     found = np.sqrt((noise[:, :, off] ** 2).mean(axis=(0, 2)))
     assert found == pytest.approx(math.sqrt(summed) * sd, rel=0.12)

@@ -14,7 +14,7 @@ from fedfairx.agent.options import Options
 from fedfairx.agent.pooling import Beliefs, Pool
 from fedfairx.agent.schedules import Doubling
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.learner import COUNT, NOISE_VARIANCE, RIDGE
+from fedfairx.core.learner import CENTRE, COUNT, NOISE_VARIANCE, RIDGE
 from fedfairx.core.statistics import packed_size, unpack
 from fedfairx.lanes.rows import vectors
 from fedfairx.lanes.vector_llvm import WIDTH
@@ -28,6 +28,7 @@ from simulation_helpers import lanes, options_for, records, setting_for
 
 AGENTS, DIMENSION = 11, 3  # two seeds are 22 lanes: a seed lies across two blocks
 CONFIDENCE = Confidence(noise_sd=0.1, scale=0.5)
+COLUMNS = DIMENSION + 1  # with the intercept
 KNOWN = Beliefs(1.0, 1.0, 1.0, np.zeros(DIMENSION), 0.0)
 
 
@@ -109,7 +110,7 @@ def test_agents_whose_partners_differ_learn_what_live_ones_learn(distance: float
     for i, agent in enumerate(fed.agents):
         ridge = held.numbers[RIDGE][i]
         gram, moment = unpack(np.ascontiguousarray(held.statistics.array[:, i]))
-        assert agent.gram == pytest.approx(gram + ridge * np.eye(DIMENSION), rel=1e-9, abs=1e-9)
+        assert agent.gram == pytest.approx(gram + ridge * np.eye(COLUMNS), rel=1e-9, abs=1e-9)
         assert agent.moment == pytest.approx(moment, rel=1e-9, abs=1e-9)
         believed.append(float(np.trace(gram)))
     # Who share one θ count most of all records; of partners far apart everybody believes little.
@@ -142,8 +143,10 @@ def test_private_agents_whose_partners_differ_hold_what_live_ones_would(distance
         gram, moment = unpack(exact)
         ridge, variance = state.numbers[RIDGE][l], state.numbers[NOISE_VARIANCE][l]
         assert (ridge, variance) == (was.numbers[RIDGE][l], was.numbers[NOISE_VARIANCE][l])  # of round 16
-        inverse = np.linalg.inv(gram + ridge * np.eye(DIMENSION))
-        size = float((inverse @ moment) @ (inverse @ moment) + variance * np.trace(inverse))
+        inverse, mean = np.linalg.inv(gram + ridge * np.eye(COLUMNS)), was.mean.array[:, l].copy()
+        estimate = inverse @ (moment + ridge * mean)
+        estimate[DIMENSION] -= state.numbers[CENTRE][l]  # of the intercept, how far from the public point
+        size = float(estimate @ estimate + variance * np.trace(inverse))
         seed = lane // AGENTS
         others = {
             str(k): Release(
@@ -152,7 +155,7 @@ def test_private_agents_whose_partners_differ_hold_what_live_ones_would(distance
             for k in range(seed * AGENTS, (seed + 1) * AGENTS)
             if k != lane
         }
-        judged = pool.judged(exact, others, Beliefs(variance, size, ridge, np.zeros(DIMENSION), 30.0), {})
+        judged = pool.judged(exact, others, Beliefs(variance, size, ridge, mean, 30.0), {})
         assert state.statistics.array[:, l] == pytest.approx(exact + judged.statistics, rel=1e-7, abs=1e-9)
         believed.append(np.mean(list(judged.powers.values())))
     assert (np.mean(believed) > 0.3) == (distance == 0)
@@ -197,7 +200,7 @@ def test_with_secure_aggregation_agents_hold_what_live_ones_hold(
     fed = ffx.Federation(agents=5, dimension=DIMENSION, horizon=60, options=options, seed=0)
     for i, agent in enumerate(fed.agents):
         stream = agent.privatizer.stream
-        size = packed_size(DIMENSION + centred)
+        size = packed_size(COLUMNS)
         stream.noise = Given(generator(0, "privacy", i).standard_normal((3, size)))
     for t in range(60):
         for i, agent in enumerate(fed.agents):
@@ -215,7 +218,7 @@ def test_with_secure_aggregation_agents_hold_what_live_ones_hold(
         gram, moment = unpack(np.ascontiguousarray(held.statistics.array[:, i]))
         times = (12 if centred else 1) * (5 if partners == "differ" else 1)  # weights follow the sums
         close = {"rel": 1e-9, "abs": 5 * step * times}
-        assert agent.gram == pytest.approx(gram + ridge * np.eye(DIMENSION), **close)
+        assert agent.gram == pytest.approx(gram + ridge * np.eye(COLUMNS), **close)
         assert agent.moment == pytest.approx(moment, **close)
         assert agent.gram.trace() > 1000 * step
 

@@ -192,8 +192,8 @@ class Agent:
         one = arms is None or self.options.prior is None or not isinstance(self.options.prior.mean, tuple)
         require(one, "prior", "must have one mean for all actions, since more can be added", "a tuple")
         decide_from = privatizer.guarantee.decide_from
-        exact = isinstance(privatizer, NonPrivateSums)
-        constant, centre, point, stream = privatizer.constant if exact else 0.0, 0.0, None, privatizer.stream
+        constant = privatizer.constant if isinstance(privatizer, NonPrivateSums) else 0.0
+        centre, point, stream = 0.0, None, privatizer.stream
         if stream is not None:
             constant, centring = stream.constant, stream.centring
             if centring is not None and constant:

@@ -25,6 +25,7 @@ USUAL = 300.0
 LEAST = 100.0
 ENOUGH = 20  # rewards before their size counts; it is checked after 32, 64, …
 MUCH_LARGER, MUCH_SMALLER = 4.0, 0.1  # ratios to the expected root mean square
+NOTHING = 1e-9  # of squares: rewards that are all alike tell nothing of how far they differ
 
 
 def check_order(reward_range: Range | None) -> None:
@@ -108,7 +109,11 @@ class RewardLimits:
             "rewards" if spread == squares else "differences of rewards",
             math.sqrt(spread / observed),
         )
-        if self._warned or MUCH_SMALLER * expected <= size <= MUCH_LARGER * expected:
+        if (
+            self._warned
+            or spread <= NOTHING * squares
+            or MUCH_SMALLER * expected <= size <= MUCH_LARGER * expected
+        ):
             return
         self._warned = True
         times, how, effect = MUCH_LARGER, "large", "one action may get nearly all"

@@ -34,7 +34,7 @@ def reason(seal: SignedCodec, name: str, message: bytes, held: Release | None = 
             {} if held is None else {name: held},
             {name: release},
             own=seal.name,
-            dimension=agreed.dimension,
+            dimension=agreed.columns,
             mechanism=agreed.stated.digest(),
             limits=seal.limits.check,
         )
@@ -51,10 +51,10 @@ def test_what_goes_in_comes_out() -> None:
     assert here.seal("org2").open("org1", message) == release
     assert here.seal("org1").close(release) == message  # one way to write it
     parsed = Envelope.parse(message)
-    assert (parsed.federation, parsed.agent, parsed.dimension) == (here.roster.federation, "org1", D)
+    assert (parsed.federation, parsed.agent, parsed.dimension) == (here.roster.federation, "org1", D + 1)
     assert parsed.terms == here.roster.terms.digest
     # 58 bytes of header, the name, 53 of the release's header, 8 for each number, 64 of signature.
-    assert len(message) == 58 + 4 + 53 + 8 * packed_size(D) + 64
+    assert len(message) == 58 + 4 + 53 + 8 * packed_size(D + 1) + 64
     assert message[115 : 115 + 8] == struct.pack("<d", release.packed[0])
 
 
@@ -100,13 +100,13 @@ def test_another_federation_and_other_terms() -> None:
 
 def test_a_valid_member_that_sends_nonsense() -> None:
     here = world()
-    ear, pen, size = here.seal("org2"), here.seal("org1"), packed_size(D)
+    ear, pen, size = here.seal("org2"), here.seal("org1"), packed_size(D + 1)
     true = true_release(here)
 
     def sent(**changes: Any) -> str:
         return reason(ear, "org1", pen.close(true_release(here, **changes)))
 
-    assert sent(packed=np.zeros(packed_size(D + 1))) == "dimension"
+    assert sent(packed=np.zeros(packed_size(D))) == "dimension"
     assert sent(packed=np.zeros(size - 1)) == "dimension"
     for value in (np.nan, np.inf, -np.inf, 1e308):
         packed = true.packed.copy()

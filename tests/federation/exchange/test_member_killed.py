@@ -50,7 +50,7 @@ def live(folder: Path, step: str, output: Path) -> None:
         if step in methods:
             dies(*methods[step])
         for number in range(3):
-            member.agent.privatizer.add([0.5, 0.1 * number, 0.2], 0.3, f"{step}-{number}")
+            member.agent.privatizer.add([0.5, 0.1 * number, 0.2, 0.25], 0.3, f"{step}-{number}")
             print(f"{step}-{number}", file=told, flush=True)  # acknowledged: never to be lost
         member.send(member.agent.release())
 

@@ -252,12 +252,14 @@ def test_a_record_in_a_moved_leaf_is_replaced_deleted_and_refused_again(tmp_path
     with pytest.raises(AlreadyObserved):
         agent.observe(kept, reward=0.5)
     with pytest.raises(AlreadyObserved):
-        member._stream.add(contexts[0], 0.5, kept.id)
+        member._stream.add(kept.context, 0.5, kept.id)
     before, count = member._stream.open_leaf
     agent.observe(wrong, reward=0.75, replace=True)
     after, same = member._stream.open_leaf
     assert count == same == 3
-    assert np.abs(after - before).sum() == pytest.approx(0.25)  # of one reward, for a context of one 1
+    assert np.abs(after - before).sum() == pytest.approx(
+        0.25 * 1.25
+    )  # of one reward, for a context of one 1 and the intercept
     with pytest.raises(ReplacementRefused, match="release 2 already"):
         agent.observe(sealed, reward=0.75, replace=True)
     deletion = agent.delete_person("cid")

@@ -410,7 +410,9 @@ def _settled(options: Options, schema: Schema | None) -> Options:
         bounds = Bounds(context_norm=EXACT_NORM, reward=max(abs(low), abs(high)))
     bounds, constant = bounds or options.record_bounds, INTERCEPT if options.private else 1.0
     constant = constant if settled.intercept and options.centring is None else 0.0
-    return replace(settled, bounds=replace(bounds, slots=as_weights(options.slots), constant=constant))
+    bounds = replace(bounds, slots=as_weights(options.slots), constant=constant)
+    point = options.centring and replace(options.centring, intercept=settled.intercept)
+    return replace(settled, bounds=bounds, centring=point)
 
 
 def _prior(options: Options) -> Prior:
