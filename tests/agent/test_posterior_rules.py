@@ -233,7 +233,7 @@ def test_every_arm_has_its_least_share() -> None:
         ({"rule": "optimism", "prior": ffx.Prior()}, "prior is not for rule='optimism'"),
         ({"minimum_share": 1.0}, "minimum_share must be a finite number >= 0 and < 1"),
         ({"minimum_share": -0.1}, "minimum_share must be a finite number >= 0 and < 1"),
-        ({"prior": ffx.Prior(mean=(0.0, 1.0))}, "mean must be 3 numbers"),
+        ({"prior": ffx.Prior(mean=(0.0, 1.0))}, "mean must be 4 numbers"),
     ],
 )
 def test_what_contradicts_itself_is_refused(options: dict[str, Any], message: str) -> None:

@@ -337,6 +337,7 @@ class Options(SharedOptions):
         """These options with rewards centred at the middle of their range, which the intercept then needs not
         tell: its noise grows with it. Only where nothing else is said of where records lie.
         """
+        self.check_dimension(dimension)
         said = self.bounds is not None or self.centring is not None or self.slots != ONE
         if not self.private or not self.has_intercept or self.reward_range is None or said:
             return self

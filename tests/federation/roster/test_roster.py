@@ -68,7 +68,7 @@ def test_a_roster_may_name_openers(tmp_path: Path) -> None:
         terms(schedule=None),
         terms(schedule=Paper(gap=7), epsilon=None, algorithm="fed-fairx-bayes"),
         terms(algorithm="priv-fairx-linucb", confidence=ffx.Confidence(regulariser=2.5), mechanism="tree"),
-        terms(merit=ffx.merit.Logistic(), prior=ffx.Prior(mean=(0.1, 0.2, 0.3), noise_sd=0.3)),
+        terms(merit=ffx.merit.Logistic(), prior=ffx.Prior(mean=(0.1, 0.2, 0.3, 0.4), noise_sd=0.3)),
         terms(centring=Centring.unit_box(D), bounds=Bounds(adjacency="add-remove", gram_share=0.5)),
         terms(centring=Centring(context=(1, 0, 0), context_radius=1, reward=0, reward_radius=1, constant=1)),
         terms(bounds=Bounds(context_norm=2.0, reward=3.0, nonnegative=True), spare=7),
@@ -98,10 +98,14 @@ def test_members_have_the_schema_of_the_terms(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="schema must be left out or that of the terms"):
         agreed.open_agent("org1", tmp_path / "a.db", schema=LATER)
     numbers = Schema({"a": (0, 1), "b": (0, 1)})
-    with terms().open_agent("org1", tmp_path / "b.db", schema=numbers) as agent:  # names of its own
+    with terms(intercept=False).open_agent(
+        "org1", tmp_path / "b.db", schema=numbers
+    ) as agent:  # names of its own
         assert agent.schema == numbers
     with pytest.raises(InvalidInput, match="dimension must be left out or 8"):
-        terms().open_agent("org1", tmp_path / "c.db", schema=SCHEMA)
+        terms(intercept=False).open_agent("org1", tmp_path / "c.db", schema=SCHEMA)
+    with pytest.raises(InvalidInput, match="have an intercept for them"):
+        terms().open_agent("org1", tmp_path / "d.db", schema=numbers)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,9 @@ CASES: dict[str, dict[str, Any]] = {
     "secure": SECURE,
     "strict": {**SECURE, "colluding": 2, "decide_from": "released", "records": 1_000},
     **{name: {"algorithm": "fed-fairx-bayes", "schedule": name} for name in SCHEDULES},
+    "intercept": {"epsilon": 2},
+    "intercept in a range": {"epsilon": 2, "reward_range": (1, 5)},
+    "intercept, exact": {"algorithm": "fed-fairx-bayes"},
 }
 #: The first digits of the digests.
 DIGESTS = {
@@ -51,12 +54,15 @@ DIGESTS = {
     "determinant": "a71b3cf6e923c377",
     "every-round": "53eac814a0a52d73",
     "never": "a1b955fe2722767b",
+    "intercept": "aaf7dfeb1d6f91a9",
+    "intercept in a range": "164a755c8373e60c",
+    "intercept, exact": "074152a88bc524cf",
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_digest_stays(name: str) -> None:
-    terms = Terms(**SIZE | CASES[name])
+    terms = Terms(**SIZE | {"intercept": name.startswith("intercept")} | CASES[name])
     assert terms.digest.startswith(DIGESTS[name])
     again = Terms.from_dict(terms.to_dict())
     assert again == terms

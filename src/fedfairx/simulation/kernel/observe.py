@@ -111,6 +111,9 @@ def follow_own(
     if doubled and any_above(numbers[LEARNING], 0.0):
         learn_sizes(lanes, own, scratch)
         if differ is not None:
+            marked = lanes.notes[MARKED]
+            derive_marked(lanes, scratch.work.square[0], True)  # peers are judged by what is known now
+            lanes.notes[MARKED] = marked
             judge_marked(lanes, sharing, own, agents, block)
             shared, statistics = vectors(sharing.shared), lanes.learner.statistics
             for k in range(statistics.shape[0]):
