@@ -107,9 +107,9 @@ def test_old_contexts_go_and_the_agent_goes_on(
         gone, kept = agent.journal.decision(ids[1]), agent.journal.decision(ids[0])
         assert (gone.gone, gone.status, gone.key) == (True, "rewarded", None)
         assert gone.reward is not None
-        assert (kept.gone, kept.status, kept.contexts.shape) == (False, "pending", (3, D))
+        assert (kept.gone, kept.status, kept.contexts.shape) == (False, "pending", (3, D + 1))
         assert [made.id for made in latest(agent.journal, limit=35)] == whole[::-1]
-        assert sum(len(rewards) for *_, rewards in records(agent.journal, D, first=0, end=9999)) == 25
+        assert sum(len(rewards) for *_, rewards in records(agent.journal, D + 1, first=0, end=9999)) == 25
         assert sum(len(rewards) for *_, rewards in learnt(agent.journal, first=0, end=9999)) == 4
         agent.verify()
         with pytest.raises(AlreadyObserved):
@@ -539,11 +539,11 @@ def test_in_a_private_agent_what_was_sent_stays(place: str, tmp_path: Path) -> N
             blank = mine[1] - mine[0]
             if budget.person_records is None:
                 leaf, expected = inner._position.leaf, theirs._position.leaf.copy()
-                if budget.centring is not None:
-                    x, y, _ = inner._clip(*budget.centring.blank)
-                    part = np.zeros_like(expected)
-                    add_one(part, np.ascontiguousarray(x), float(y))
-                    expected += blank * part
+                nothing = (np.zeros(D + 1), 0.0) if inner.centring is None else inner.centring.blank
+                x, y, _ = inner._clip(*nothing)  # the intercept counts
+                part = np.zeros_like(expected)
+                add_one(part, np.ascontiguousarray(x), float(y))
+                expected += blank * part
                 assert leaf == pytest.approx(expected, abs=1e-12)
             if budget.decide_from == "own+released":
                 both = [
@@ -678,7 +678,7 @@ def test_it_knows_what_it_knew_then(kind: Any, place: str, monkeypatch: pytest.M
         assert now["pending"] == [number for number in then["pending"] if number != then["pending"][0]]
         assert [made.id for made in agent.journal.decisions() if made.rolled_back] == more
         assert agent.journal.decision(more[1]).status == "rewarded"  # it stays readable
-        kept = sum(len(rewards) for *_, rewards in records(agent.journal, agent.dimension, first=0, end=end))
+        kept = sum(len(rewards) for *_, rewards in records(agent.journal, agent.columns, first=0, end=end))
         assert kept == 33
         with pytest.raises(ReplacementRefused, match="was rolled back"):
             agent.observe(more[1], reward=0.5, replace=True)

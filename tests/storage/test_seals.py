@@ -146,7 +146,7 @@ READS: dict[str, tuple[str, Callable[[Agent], Any]]] = {
     "first": ("decisions", lambda agent: first_time(agent.journal)),
     "outcome": ("outcomes", lambda agent: list(agent.journal.decisions())),
     "replacement": ("outcomes WHERE turn > 0", lambda agent: list(agent.journal.decisions())),
-    "records": ("outcomes", lambda agent: list(records(agent.journal, D, first=0, end=99))),
+    "records": ("outcomes", lambda agent: list(records(agent.journal, agent.columns, first=0, end=99))),
     "learnt": ("events", lambda agent: list(learnt(agent.journal, first=0, end=99))),
     "replay": ("outcomes", lambda agent: list(agent.journal.entries())),
     "verify": ("outcomes", lambda agent: agent.verify()),

@@ -113,7 +113,7 @@ def test_steps_of_both_are_in_one_order_and_apart(two: list[Journal], log: Log, 
         assert journal.counts() == {"pending": 2, "rewarded": 1, "withdrawn": 0, "expired": 0}
         assert journal.counted()[:2] == (3, {"rewarded": 1})
         assert number_at(journal, None) == mine[-1] + 1
-        assert [each[2].tolist() for each in records(journal, 2, first=0, end=99)] == [[0.5], [0.25]][
+        assert [each[2].tolist() for each in records(journal, 3, first=0, end=99)] == [[0.5], [0.25]][
             place_ : place_ + 1
         ]
         other = two[1 - place_]

@@ -66,9 +66,16 @@ class WholeConfig(AuditedConfig):
         packed = recorded[0]
         return packed, float(np.abs(sent.packed - Centring.leave(self.centring, packed, sent.count)).max())
 
+    @property
+    def public_point(self) -> tuple[Array, float]:
+        """The point around which contexts, without an intercept, and rewards are clipped."""
+        if self.centring is None:
+            return np.zeros(self.dimension), 0.0
+        return np.array(self.centring.context), self.centring.reward
+
     def truth(self, contexts: Array, rewards: Array) -> Array:
         """Return (n, q), what each record should add, clipped by the definition, not by the audited code."""
-        (point, level), (radius, limit) = self.middle, self.radii
+        (point, level), (radius, limit) = self.public_point, self.radii
         offsets, y = contexts - point, np.nan_to_num(rewards - level, nan=0.0)
         if self.bounds.nonnegative:
             offsets, y = np.maximum(offsets, 0.0), np.maximum(y, 0.0)
@@ -79,8 +86,9 @@ class WholeConfig(AuditedConfig):
             long = np.sqrt(np.square(x).sum(axis=1) + self.bounds.gram_share * np.square(y))
             shrunk = np.minimum(1.0, whole / np.maximum(long, 1e-300))
             x, y = x * shrunk[:, None], y * shrunk
-        if self.centring is not None:
-            x = np.hstack([x, np.full((len(x), 1), self.centring.constant)])
+        if self.inner_dimension > self.dimension:
+            constant = self.bounds.constant if self.centring is None else self.centring.constant
+            x = np.hstack([x, np.full((len(x), 1), constant)])
         rows, cols = np.triu_indices(self.inner_dimension)
         slots = np.array(self.bounds.slots)  # a decision shows the record in all of its slots
         gram, moment = x[:, rows] * x[:, cols], x * y[:, None]
@@ -88,7 +96,7 @@ class WholeConfig(AuditedConfig):
 
     def random_records(self, generator: np.random.Generator, count: int) -> tuple[Array, Array]:
         """Draw records beside the middle, so that all sums grow; about half are outside the limits."""
-        (point, level), (radius, limit) = self.middle, self.radii
+        (point, level), (radius, limit) = self.public_point, self.radii
         contexts = (1.0 + generator.standard_normal((count, self.dimension))) * radius
         rewards = (1.0 + generator.standard_normal(count)) * limit
         return point + 0.75 / math.sqrt(self.dimension) * contexts, level + 0.75 * rewards

@@ -40,9 +40,9 @@ def canaries(subject: AuditedConfig) -> list[Record]:
     """Return records that a faulty clip may get wrong, around the point that records are clipped around."""
     (point, level), (radius, limit) = subject.middle, subject.radii
     generator = np.random.default_rng(0)
-    axis = np.zeros(subject.dimension)
+    axis = np.zeros(subject.columns)
     axis[0] = 1.0
-    directions = [axis, -axis, np.ones(subject.dimension), *generator.standard_normal((2, subject.dimension))]
+    directions = [axis, -axis, np.ones(subject.columns), *generator.standard_normal((2, subject.columns))]
     sizes = np.array([1.0, OVERSIZE, HUGE])
     records: list[Record] = []
     for direction, size, reward in product(directions, sizes, (*-sizes, 0.0, *sizes)):
@@ -51,7 +51,7 @@ def canaries(subject: AuditedConfig) -> list[Record]:
     none = (math.nan, math.inf, -math.inf)
     records += [(np.append(first, point[1:]), reward) for first, reward in product((*none, radius), none)]
     if subject.centring is None:
-        for context, reward in subject.bounds.worst_pair(subject.dimension):
+        for context, reward in subject.bounds.worst_pair(subject.columns):
             records += [(OVERSIZE * context, OVERSIZE * reward), (context, reward)]
     return records
 

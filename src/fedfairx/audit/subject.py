@@ -91,7 +91,7 @@ class AuditedConfig:
     @cached_property
     def budget(self) -> Budget:
         """The budget of each agent."""
-        return self.options.budget(self.releases, agents=self.agents)
+        return self.options.around_middle(self.dimension).budget(self.releases, agents=self.agents)
 
     @cached_property
     def mechanism(self) -> Gaussian:
@@ -120,13 +120,18 @@ class AuditedConfig:
     @cached_property
     def centring(self) -> RecordingCentring | None:
         """The public point, with a record of the sums that are moved back from it."""
-        centring = self.options.centring
+        centring = self.budget.centring
         return None if centring is None else RecordingCentring.of(centring)
 
     @property
+    def columns(self) -> int:
+        """Dimension of the records: that of contexts, and the intercept."""
+        return self.dimension + self.options.has_intercept
+
+    @property
     def inner_dimension(self) -> int:
-        """Dimension of the summed records: a centred one has one more coordinate, the constant."""
-        return self.dimension + (self.centring is not None)
+        """Dimension of the summed records: a centred one has the constant, too."""
+        return self.dimension + (self.centring is not None or self.options.has_intercept)
 
     @property
     def size(self) -> int:
@@ -141,7 +146,9 @@ class AuditedConfig:
     @property
     def middle(self) -> Record:
         """The point that records are clipped around."""
-        return (np.zeros(self.dimension), 0.0) if self.centring is None else self.centring.blank
+        if self.centring is not None:
+            return self.centring.blank
+        return np.append(np.zeros(self.dimension), [self.bounds.constant] * self.options.has_intercept), 0.0
 
     @property
     def radii(self) -> tuple[float, float]:
@@ -158,7 +165,7 @@ class AuditedConfig:
     def privatizer(self, noise: NoiseSource) -> StreamPrivatizer:
         """Make a new privatizer of this configuration; its grid is finer than that of a row."""
         return StreamPrivatizer(
-            self.dimension,
+            self.columns,
             mechanism=replace(self.mechanism, share=None),
             bounds=self.bounds,
             centring=self.centring,

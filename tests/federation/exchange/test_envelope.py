@@ -51,7 +51,7 @@ def test_what_goes_in_comes_out() -> None:
     assert here.seal("org2").open("org1", message) == release
     assert here.seal("org1").close(release) == message  # one way to write it
     parsed = Envelope.parse(message)
-    assert (parsed.federation, parsed.agent, parsed.dimension) == (here.roster.federation, "org1", D + 1)
+    assert (parsed.federation, parsed.agent, parsed.dimension) == (here.roster.federation, "org1", D)
     assert parsed.terms == here.roster.terms.digest
     # 58 bytes of header, the name, 53 of the release's header, 8 for each number, 64 of signature.
     assert len(message) == 58 + 4 + 53 + 8 * packed_size(D + 1) + 64
