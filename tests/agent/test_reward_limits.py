@@ -294,6 +294,6 @@ def test_a_warning_made_an_error_has_lost_no_reward() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", ScaleWarning)
         with pytest.raises(ScaleWarning):
-            agent.learn(np.tile(X[0], (40, 1)), [50.0] * 40)
+            agent.learn(np.tile(X[0], (40, 1)), [50.0, 0.0] * 20)
         agent.observe(agent.decide(X), reward=50.0)
     assert agent.observed == 41

@@ -275,7 +275,7 @@ def test_privacy_as_json(capsys: pytest.CaptureFixture[str]):
     assert (found["epsilon"], found["delta"], found["adjacency"]) == (2.0, 0.1, "replace")
     noise = {item["name"]: item["noise_sd"] for item in found["mechanisms"]}
     assert set(noise) == {"paper-tree", "tree", "blt"}
-    assert noise["paper-tree"]["max"] == pytest.approx(179, abs=1)
+    assert noise["paper-tree"]["max"] == pytest.approx(179 * (1 + 0.25**2 / 2), abs=1)  # with the intercept
     assert noise["blt"]["max"] <= 6.5
     for item in found["mechanisms"]:
         assert set(item["noise_sd"]) == {"first", "middle", "last", "max"}
@@ -295,7 +295,7 @@ def test_privacy_centred(capsys: pytest.CaptureFixture[str]):
     assert main(["privacy", "--centred"]) == 0
     assert "Centred:" in capsys.readouterr().out
     assert main(["privacy", "--record-norm", "1.2", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["sensitivity"] == pytest.approx(1.44)
+    assert json.loads(capsys.readouterr().out)["sensitivity"] == pytest.approx(1.44 + 0.25**2)
     for flag, value in (("--reward", "2"), ("--context-norm", "2"), ("--record-norm", "1")):
         message = refused(capsys, "privacy", "--centred", flag, value)
         assert f"{flag} must be left out with --centred" in message
@@ -311,7 +311,7 @@ def test_privacy_of_several_slots(capsys: pytest.CaptureFixture[str]):
     one, ranked, three = found(), found("--slots", "1,0.63,0.5"), found("--slots", "3")
     assert (one["slots"], ranked["slots"], three["slots"]) == ([1.0], [1.0, 0.63, 0.5], [1.0, 1.0, 1.0])
     assert three["sensitivity"] == pytest.approx(3.0 * one["sensitivity"])
-    assert ranked["sensitivity"] == pytest.approx(Bounds(slots=(1.0, 0.63, 0.5)).sensitivity)
+    assert ranked["sensitivity"] == pytest.approx(Bounds(slots=(1.0, 0.63, 0.5), constant=0.25).sensitivity)
     assert one["sensitivity"] < ranked["sensitivity"] < three["sensitivity"]
     assert one["gain"] is not None
     assert ranked["gain"] is three["gain"] is None  # that was simulated for one slot

@@ -186,7 +186,7 @@ def test_with_secure_aggregation_agents_hold_what_live_ones_hold(
 
     The simulator rounds the noise alone, a live agent its whole row, so each row may differ by a step.
     """
-    scenario = Scenario(agents=5, arms=4, dimension=DIMENSION, horizon=60)
+    scenario = Scenario(agents=5, arms=4, dimension=DIMENSION, horizon=60, noise_sd=0.02)  # none is clipped
     options = options_for(
         "priv-fairx-bayes",
         schedule=Doubling(start=15),

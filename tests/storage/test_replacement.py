@@ -437,8 +437,8 @@ def test_another_run_has_begun(tmp_path: Path) -> None:
         x, old = agent.journal.decision(last[2]), agent.journal.decision(last[2]).reward
         agent.observe(last[2], reward=RIGHT, replace=True)
         moved = leaf(agent).leaf - total
-        assert moved[-D:] == pytest.approx(x.contexts[x.action] * (RIGHT - old))
-        assert (moved[:-D] == 0).all()
+        assert moved[-D - 1 :] == pytest.approx(x.contexts[x.action] * (RIGHT - old))
+        assert (moved[: -D - 1] == 0).all()
 
 
 def test_what_has_no_reward_gets_none_so(place: str) -> None:
@@ -483,7 +483,7 @@ def test_a_private_one_takes_any_number_for_any_other(place: str) -> None:
         assert leaf(agent).clipped == 0
         stored = list(agent.journal.decisions(status="rewarded"))
         total = sum(each.contexts[each.action] * each.reward for each in stored)
-        assert leaf(agent).leaf[-D:] == pytest.approx(total)
+        assert leaf(agent).leaf[-D - 1 :] == pytest.approx(total)
         agent.observe(ids[3], reward=float("inf"), replace=True)
         assert leaf(agent).clipped == 1
         agent.verify()
@@ -501,7 +501,7 @@ def test_of_a_person_no_more_records_enter_than_may(place: str) -> None:
         assert (leaf(agent).leaf == held).all()
         assert agent.journal.decision(made[2].id).reward == 1.0
         agent.observe(made[1].id, reward=1.0, person="Ada", replace=True)
-        assert leaf(agent).leaf[-D:] == pytest.approx(held[-D:] + 0.5 * made[1].context)
+        assert leaf(agent).leaf[-D - 1 :] == pytest.approx(held[-D - 1 :] + 0.5 * made[1].context)
         with pytest.raises(InvalidInput, match="person must be the one whose record it is"):
             agent.observe(made[1].id, reward=0.25, person="Bob", replace=True)
         agent.observe(made[3], reward=0.5, person="Bob", replace=True)
