@@ -42,7 +42,8 @@ class Warm(Output):
         for rule in rules:
             began = time.perf_counter()
             for names, secret in product((None, ["a", "b"]), (False, True)):
-                noisy = made_private() if secret else None
+                intercept = names is None and rule != "optimism"
+                noisy = made_private(intercept=intercept) if secret else None
                 warm(ffx.Agent(2 if names is None else None, actions=names, rule=rule, privatizer=noisy))
             took(f"decisions by {rule}", began)
         for algorithm in algorithms:

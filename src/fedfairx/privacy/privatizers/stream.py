@@ -380,7 +380,7 @@ class StreamPrivatizer(NoCopy):
         turn: tuple[int, int] = (1, 1),
         weight: float = 1.0,
     ) -> bool:
-        """Blank a record of the open leaf: it adds nothing but an intercept, and counts. False if it must stay.
+        """Blank a record of the open leaf: it counts, and adds an intercept at most. False if it must stay.
 
         It must if its leaf is frozen, or if it is not known whether it has entered (see `amend`).
         """

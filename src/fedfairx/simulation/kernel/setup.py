@@ -85,7 +85,8 @@ def prepare(
 ) -> LoopArguments:
     """Arrays for all agents of these seeds: lane = seed · agents + agent."""
     named = scenario.contexts == "one-hot"
-    options = replace(options, intercept=options.has_intercept and not named)
+    point = options.centring if options.private else None
+    options = replace(options, intercept=options.has_intercept and not named, centring=point)
     used = len(seeds) * scenario.agents
     shape = math.ceil(used / WIDTH), WIDTH
     lanes = np.arange(math.prod(shape))
