@@ -545,7 +545,7 @@ MISTAKES: tuple[Mistake, ...] = (
         "_enter",
         _centred_at_the_mean,
         AGENTS,
-        options={"centring": BOX},
+        options={"centring": BOX, "intercept": False},
     ),
     Mistake("a reward that enters twice", Agent, "_enter", _entered_twice, AGENTS),
     Mistake("a count of positive rewards only", StreamPrivatizer, "_enter", _positive_counted, COUNTS),

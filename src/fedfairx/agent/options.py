@@ -334,8 +334,9 @@ class Options(SharedOptions):
         return budget.with_intercept() if self.has_intercept else budget
 
     def around_middle(self, dimension: int) -> Options:
-        """These options with rewards centred at the middle of their range, which the intercept then needs not
-        tell: its noise grows with it. Only where nothing else is said of where records lie.
+        """Centre private rewards at the middle of their range, unless bounds or a public point are given.
+
+        The noise on a sum counts for more, the larger the intercept that it is multiplied with.
         """
         self.check_dimension(dimension)
         said = self.bounds is not None or self.centring is not None or self.slots != ONE

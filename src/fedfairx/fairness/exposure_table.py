@@ -266,7 +266,8 @@ def _belief(posterior: Belief | tuple[ArrayLike, ArrayLike] | None, sorted_log: 
         posterior = Normal(mean, covariance)
     size = posterior.mean.size
     fits = all(block.fits(size) for block in sorted_log.blocks)
-    require(fits, "posterior", "must be of the dimension of the contexts", f"{size} numbers")
+    remedy = "contexts of an agent with an intercept end with it (fedfairx.features.intercept)"
+    require(fits, "posterior", "must be of the dimension of the contexts", f"{size} numbers", remedy)
     return posterior
 
 
