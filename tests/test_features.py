@@ -38,7 +38,7 @@ def test_an_agent_takes_them_as_they_are() -> None:
 
 
 def test_arms_share_nothing() -> None:
-    agent = ffx.Agent(4, seed=0)
+    agent = ffx.Agent(4, seed=0, intercept=False)
     rows = ffx.features.disjoint([0.6, 0.8], arms=2)
     decision = agent.decide(rows)
     agent.observe(decision, reward=1.0)

@@ -747,8 +747,9 @@ def _text(value: Any, row: int) -> str | None:
 def disjoint(context: ArrayLike, arms: int) -> Array:
     """Contexts (K, K·d) of K actions from one shared (d,): row a holds it in block a, zeros elsewhere.
 
-    Each action then has its own block of θ, so that actions share nothing: the disjoint linear model of Li et
-    al. 2010. With the context [1.0] each action has its own mean reward, and the agent's dimension is K.
+    Each action then has its own block of θ, so that actions share nothing but an intercept: the disjoint
+    linear model of Li et al. 2010, with `intercept=False`. With the context [1.0] each action has its own
+    mean reward, and the agent's dimension is K.
 
     >>> disjoint([1.0, 0.5], arms=2)
     array([[1. , 0.5, 0. , 0. ],

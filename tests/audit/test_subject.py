@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ def test_without_noise_a_release_is_the_clipped_records(given: dict[str, Any]) -
     contexts, rewards = subject.random_records(np.random.default_rng(0), 40)
     rewards[:3] = np.nan, np.inf, -np.inf
     truth = subject.truth(contexts, rewards)
+    contexts = subject.entered(contexts)
     leaves = [
         list(zip(contexts[5 * i : 5 * i + 5], rewards[5 * i : 5 * i + 5], strict=True)) for i in range(8)
     ]
@@ -49,7 +51,7 @@ def test_without_noise_a_release_is_the_clipped_records(given: dict[str, Any]) -
 def test_many_records_are_too_large_and_all_sums_grow(given: dict[str, Any]) -> None:
     subject = _subject(**given)
     contexts, rewards = subject.random_records(np.random.default_rng(0), 400)
-    (point, level), (radius, limit) = subject.middle, subject.radii
+    (point, level), (radius, limit) = subject.public_point, subject.radii
     outside = (np.linalg.norm(contexts - point, axis=1) > radius) | (np.abs(rewards - level) > limit)
     assert 0.3 < outside.mean() < 0.9
     assert np.abs(subject.truth(contexts, rewards).sum(axis=0)).min() > 10 * radius * min(radius, limit)
@@ -58,7 +60,7 @@ def test_many_records_are_too_large_and_all_sums_grow(given: dict[str, Any]) -> 
 def test_a_message_that_the_centring_did_not_make_is_noticed() -> None:
     subject = _subject(centring=BOX)
     privatizer = subject.privatizer(ZeroNoise())
-    privatizer.centring = BOX  # not the overheard one
+    privatizer.centring = replace(BOX, intercept=True)  # not the overheard one
     packed, unexplained = subject.noisy_sums(privatizer.release())
     assert np.isnan(packed).all()
     assert unexplained == np.inf

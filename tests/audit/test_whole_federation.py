@@ -45,7 +45,7 @@ def test_right_totals_pass(releases: int) -> None:
     checks, draws = whole_federation(secure(releases), seed=releases)
     assert [check.found for check in checks] == [0, 0, 0, 0, 0]
     opened, made = {1: (1, 1), 2: (1, 2), 3: (2, 3), 40: (3, 4)}[releases]
-    assert f"of {6 * opened}" in checks[TOTALS].name  # 5 sums and a count; round 2 has no total
+    assert f"of {10 * opened}" in checks[TOTALS].name  # 9 sums and a count; round 2 has no total
     # A member that misses the last round has not made its row.
     assert len(draws) == 3 * made - (releases == 2)
 
@@ -72,9 +72,9 @@ def test_a_row_of_another_round_spoils_the_totals_after_it() -> None:
     """The first total is right; of the other two every number is taken for wrong."""
     named = {each.name: each for each in MISTAKES}
     with named["rows that are misaligned after a missed round"].inserted():
-        assert wrong(secure())[TOTALS] == 12
+        assert wrong(secure())[TOTALS] == 20
     with named["rows that count a leaf twice"].inserted():
-        assert wrong(secure())[TOTALS] == 12
+        assert wrong(secure())[TOTALS] == 20
     with named["a row without noise"].inserted():
         found = wrong(secure())
         assert found[TOTALS] == 0

@@ -220,8 +220,10 @@ def _in_memory(subject: WholeConfig, findings: Findings, *, seed: int) -> None:
 
 def _give_canaries(watched: Watched) -> None:
     """Give the records that a faulty clip may get wrong, but for contexts that agents refuse."""
-    finite = [record for record in canaries(watched.subject) if np.isfinite(record[0]).all()]
-    watched.give(np.array([context for context, _ in finite]), np.array([reward for _, reward in finite]))
+    subject = watched.subject
+    finite = [record for record in canaries(subject) if np.isfinite(record[0]).all()]
+    contexts = np.array([subject.given(context) for context, _ in finite])
+    watched.give(contexts, np.array([reward for _, reward in finite]))
 
 
 def _fill(watched: Watched, generator: np.random.Generator, *, large: bool) -> None:

@@ -73,6 +73,21 @@ class WholeConfig(AuditedConfig):
             return np.zeros(self.dimension), 0.0
         return np.array(self.centring.context), self.centring.reward
 
+    @property
+    def constant(self) -> float:
+        """The intercept of contexts, or the constant of a centring."""
+        return self.bounds.constant if self.centring is None else self.centring.constant
+
+    def entered(self, contexts: Array) -> Array:
+        """Contexts (n, d) as an agent gives them to its privatizer."""
+        if self.columns == self.dimension:
+            return contexts
+        return np.hstack([contexts - self.public_point[0], np.full((len(contexts), 1), self.constant)])
+
+    def given(self, context: Array) -> Array:
+        """The context (d,) that an agent enters as this one."""
+        return context if self.columns == self.dimension else context[:-1] + self.public_point[0]
+
     def truth(self, contexts: Array, rewards: Array) -> Array:
         """Return (n, q), what each record should add, clipped by the definition, not by the audited code."""
         (point, level), (radius, limit) = self.public_point, self.radii
@@ -87,8 +102,7 @@ class WholeConfig(AuditedConfig):
             shrunk = np.minimum(1.0, whole / np.maximum(long, 1e-300))
             x, y = x * shrunk[:, None], y * shrunk
         if self.inner_dimension > self.dimension:
-            constant = self.bounds.constant if self.centring is None else self.centring.constant
-            x = np.hstack([x, np.full((len(x), 1), constant)])
+            x = np.hstack([x, np.full((len(x), 1), self.constant)])
         rows, cols = np.triu_indices(self.inner_dimension)
         slots = np.array(self.bounds.slots)  # a decision shows the record in all of its slots
         gram, moment = x[:, rows] * x[:, cols], x * y[:, None]

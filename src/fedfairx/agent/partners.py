@@ -8,7 +8,7 @@
 >>> fed.agents[0].partners
 partner       releases  observations  weight  reason
 ------------  --------  ------------  ------  -----------------------------
-agent-000001  1         1             0.139   too little of our own to tell
+agent-000001  1         1             0.136   too little of our own to tell
 """
 
 from __future__ import annotations
