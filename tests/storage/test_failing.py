@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
@@ -21,6 +22,7 @@ from elsewhere import elsewhere
 from fedfairx.decision import DecisionNote
 from fedfairx.errors import KeyTaken, OlderCopy, OutcomeUnknown, StateError, StorageError, StorageUnavailable
 from fedfairx.storage import postgres as storage_on_server
+from fedfairx.storage import sqlite
 from fedfairx.storage.api_keys import open_keys
 from fedfairx.storage.open_log import open_for_reading
 from fedfairx.storage.sqlite import RECENTLY
@@ -529,3 +531,46 @@ def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
     path.chmod(0o644)
     ffx.Agent.open(path).close()
     assert path.stat().st_mode & 0o077 == 0
+
+
+# --- a file that is empty ---
+
+
+@pytest.mark.parametrize("beside", ["all", "lock", "nothing"])
+def test_a_file_that_lost_its_content_is_no_new_agent(tmp_path: Path, beside: str) -> None:
+    path = tmp_path / "agent.db"
+    opened(path).close()
+    path.write_bytes(b"")
+    lock = Path(f"{path}.lock")
+    if beside == "lock":  # as of a process that was killed, which left no mark
+        lock.write_text(json.dumps(json.loads(lock.read_text()) | {"mark": {}}))
+    elif beside == "nothing":
+        lock.unlink()
+    for _ in range(2):
+        with pytest.raises(
+            StateError, match=r"agent\.db has 0 bytes: what was in it is lost\. Restore a backup"
+        ):
+            ffx.Agent.open(path, dimension=D)
+    assert path.read_bytes() == b""
+    path.unlink()
+    lock.unlink(missing_ok=True)
+    ffx.Agent.open(path, dimension=D).close()
+
+
+def test_a_file_that_was_about_to_be_made_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is needed after a process that died at its first start."""
+    path, real = tmp_path / "agent.db", sqlite._connection
+
+    def die(file: Path) -> sqlite3.Connection:
+        assert file.read_bytes() == b""
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sqlite, "_connection", die)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            opened(path)
+    monkeypatch.setattr(sqlite, "_connection", real)
+    opened(path).close()
+    path.write_bytes(b"")
+    with pytest.raises(StateError, match="has 0 bytes"):
+        opened(path)

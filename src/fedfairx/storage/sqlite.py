@@ -40,6 +40,7 @@ BRIEFLY = 0.1  # the same for those who hold up others meanwhile
 RECENTLY = 0.01
 #: Rows that one statement inserts: other threads may run between statements, and then this one has to wait.
 AT_ONCE = 128
+_NEW = {"new": True}  # the mark beside a file that has just been made, and is still empty
 _SAVED_HEADER = SAVED.to_bytes(4, "big") + bytes(4) + APPLICATION.to_bytes(4, "big")
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_MISMATCH", "SQLITE_SCHEMA", "SQLITE_FORMAT")
 
@@ -98,8 +99,17 @@ class SqliteDatabase:
         watch(self)
 
     def _connect(self, file: Path) -> sqlite3.Connection:
+        begins = self.mark == _NEW
         if not file.exists():
+            if not self.mark:
+                begins = True
+                self.leave_mark(_NEW)  # a process that dies now leaves an empty file
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        elif self._lock is not None and file.stat().st_size == 0 and not begins:
+            raise StateError(
+                f"{self.place} has 0 bytes: what was in it is lost. Restore a backup; or remove the file and "
+                f"{self.place}.lock, for a new agent"
+            )
         # From here on only SQLite opens the file: closing another descriptor would drop SQLite's locks.
         if os.stat(file).st_nlink > 1:
             raise StateError(f"{self.place} has two names (hard links), and a lock guards only one of them")
@@ -115,6 +125,8 @@ class SqliteDatabase:
             elif application != APPLICATION:
                 raise StateError(f"{self.place} is a SQLite file, but no durable agent's; name another one")
             self._says_open = use_wal(connection)
+            if begins:
+                self.leave_mark({})
             connection.execute("PRAGMA secure_delete=ON")  # what is deleted is overwritten
         except BaseException:
             connection.close()
