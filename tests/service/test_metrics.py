@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedfairx.service import metrics, write_queue
+from fedfairx.service import metrics, service, write_queue
+from fedfairx.service.app import make_app
+from fedfairx.service.factory import open_service
 from fedfairx.service.metrics import Metrics
 from fedfairx.service.pages.formatting import milliseconds, size
 from fedfairx.storage import sqlite
-from service_helpers import CONTEXTS, asking, decide
+from in_process_client import InProcessClient
+from service_helpers import CONTEXTS, asking, decide, settings_for, until
 
 
 def value(client: Any, name: str) -> float:
@@ -41,6 +44,26 @@ def test_quantiles_are_those_of_recent_requests(monkeypatch: pytest.MonkeyPatch)
     assert decided.slow_seconds == np.quantile(seconds, 0.95, method="inverted_cdf")
     assert (rewarded.requests, rewarded.refused, rewarded.failed) == (2, 1, 1)
     assert (rewarded.median_seconds, rewarded.slow_seconds) == (0.25, 0.5)
+
+
+def test_a_service_verifies_its_log_by_itself(
+    place: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(service, "VERIFY_AFTER", 0.0)
+    monkeypatch.setattr(service, "VERIFY_EVERY", 0.01)
+    served = open_service(settings_for(place, name="shop"))
+    with InProcessClient(make_app(served), base_url="http://127.0.0.1") as client:
+        made = decide(client)["decision_id"]
+        client.put(f"/v1/decisions/{made}/reward", json={"reward": 0.5})
+        until(lambda: value(client, "verified_steps_total") >= 2)
+        assert "fedfairx_damaged{" not in client.get("/metrics").text
+        served.log.database.execute("UPDATE outcomes SET reward = 0.75")
+        until(lambda: 'fedfairx_damaged{agent="shop"} 1' in client.get("/metrics").text)
+        verified = value(client, "verified_steps_total")
+        until(lambda: value(client, "verified_steps_total") > verified + 4)  # it goes on
+        said = [record.getMessage() for record in caplog.records if "damaged" in record.getMessage()]
+    assert len(said) == 1
+    assert re.match(r"agent shop: its log is damaged: .* step 1 is not as it was written", said[0])
 
 
 def test_status_and_page_say_how_it_runs(place: str) -> None:

@@ -80,9 +80,10 @@ async def _problem(request: Request, error: Exception) -> Response:
 async def _life(app: Starlette) -> AsyncIterator[None]:
     service: Service = app.state.service
     service.begin()
-    tasks = [asyncio.create_task(service.auth.watch()), asyncio.create_task(service.watch())]
+    running = [service.auth.watch(), service.watch(), service.verify()]
     if service.settings.keep:
-        tasks.append(asyncio.create_task(service.drop_contexts()))
+        running.append(service.drop_contexts())
+    tasks = [asyncio.create_task(each) for each in running]
     try:
         yield
     finally:

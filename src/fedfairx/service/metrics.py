@@ -50,6 +50,8 @@ METRICS: dict[str, MetricKind] = {
     "requests_waiting": MetricKind("Requests that wait to be written."),
     "database_bytes": MetricKind("Size of the database."),
     "disk_free_bytes": MetricKind("Space left on the disk of the database; not for PostgreSQL."),
+    "verified_steps_total": MetricKind("Steps of the log that were verified in the background."),
+    "damaged": MetricKind("Agents in whose log damage was found.", _AGENT),
     "clock_went_back_total": MetricKind("Steps while the clock was behind."),
     "decisions_total": MetricKind("Decisions, by what chose the action.", ("agent", "mode")),
     "rewards_total": MetricKind("Rewards taken.", _AGENT),

@@ -9,16 +9,23 @@ from contextlib import suppress
 from fedfairx.errors import StorageError, StorageUnavailable
 from fedfairx.service.agents import Agents
 from fedfairx.service.auth import Authenticator
+from fedfairx.service.logs import AgentLog
 from fedfairx.service.metrics import Metrics
 from fedfairx.service.problems import ProblemError, problem_of
 from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.settings import Settings, keep_seconds
 from fedfairx.service.write_queue import WriteQueue
+from fedfairx.storage.database import PAGE
 from fedfairx.storage.transaction_log import Log
+from fedfairx.storage.verification import SteadyCheck
 
 TICK = 0.5  # seconds between two checks for expired decisions and idle agents
 GIVE_UP = 10.0  # seconds for which nothing could be written, after which a process lets its database go
 DROP_EVERY = 3_600.0  # seconds, at most, between two checks for contexts that are too old
+VERIFY_AFTER = 60.0  # seconds from the start until the first slice of the log is verified,
+VERIFY_EVERY = 3_600.0  # and from then on between two slices
+SLICE = 100_000  # steps of the log, at most
+PAUSES = 9  # times as long as it takes to verify some of them
 
 
 class Service:
@@ -33,6 +40,7 @@ class Service:
         self.metrics = Metrics()
         self.write_queue = WriteQueue(log, self.metrics, limit=settings.max_waiting)
         self.agents = Agents(settings, log, self.write_queue)
+        self.verification = SteadyCheck(log)
         self._gave_up: StorageError | None = None
 
     @property
@@ -88,6 +96,27 @@ class Service:
         problem = problem_of(error)
         self.metrics.problems[problem.kind] += 1
         return problem
+
+    async def verify(self) -> None:
+        """Verify a slice of the log every hour, with pauses, until cancelled."""
+        await asyncio.sleep(VERIFY_AFTER)
+        while True:
+            with suppress(StorageError):  # the next hour goes on where this one stopped
+                await self.verify_slice()
+            await asyncio.sleep(VERIFY_EVERY)
+
+    async def verify_slice(self) -> None:
+        """Verify up to `SLICE` steps, to the end of the log at most; log each agent whose log is damaged."""
+        known, check = set(self.verification.damage), self.verification
+        left, some = SLICE, 1
+        while left > 0 and some:
+            began = time.monotonic()
+            some = await asyncio.to_thread(check.go_on, min(PAGE, left))
+            left -= some
+            for name in check.damage.keys() - known:
+                known.add(name)
+                AgentLog(name).error("its log is damaged: %s", check.damage[name])
+            await asyncio.sleep(PAUSES * (time.monotonic() - began))
 
     async def drop_contexts(self) -> None:
         """Drop contexts that are older than `keep`, every hour or more often, until cancelled."""

@@ -403,29 +403,28 @@ class Journal:
 
     # --- steps ---------------------------------------------------------------------------------------
 
-    def head(self, *, before: int | None = None) -> bytes:
+    def head(self, *, before: int = NOW, ask: Ask | None = None) -> bytes:
         """The digest of the last row in the database, or of the last row before a number."""
-        bound = NOW if before is None else before
+        ask = ask or self.log.database.execute
         question = "SELECT seq, seal FROM {} WHERE agent = ? AND seq < ? ORDER BY seq DESC LIMIT 1"
-        newest = [
-            row
-            for table in TABLES
-            for row in self.log.database.execute(question.format(table), (self.agent, bound))
-        ]
+        newest = [row for table in TABLES for row in ask(question.format(table), (self.agent, before))]
         return bytes(max(newest)[1])[DIGEST] if newest else START
 
-    def entries(self, since: int = 0, *, after: bytes | None = None) -> Iterator[Entry]:
+    def entries(
+        self, since: int = 0, *, until: int = NOW, after: bytes | None = None, ask: Ask | None = None
+    ) -> Iterator[Entry]:
         """All steps from number `since` on, in order; `StateError` at the first row that breaks the chain.
 
         An outcome has the newest reward of its slot.
 
         after: the digest of the row before them, if it is known.
         """
-        previous = after or self.head(before=since)
+        ask = ask or self.log.database.execute
+        previous = after or self.head(before=since, ask=ask)
         tables = (
-            map(self._decided, self._pages(_DECISIONS, since)),
-            self._outcomes(self._pages(_OUTCOMES, since, "o.", NOW)),
-            map(self._event, self._pages(_EVENTS, since)),
+            map(self._decided, self._pages(ask, _DECISIONS, since, until)),
+            self._outcomes(self._pages(ask, _OUTCOMES, since, until, "o.", NOW)),
+            map(self._event, self._pages(ask, _EVENTS, since, until)),
         )
         for entry in heapq.merge(*tables, key=itemgetter(0)):
             if entry.seal[PREVIOUS] != previous:
@@ -476,9 +475,11 @@ class Journal:
             kind = type(error).__name__  # the text might contain data
             raise self._damaged(f"step {event.seq} can't be read, {kind}") from None
 
-    def _pages(self, question: str, since: int, table: str = "", *values: int) -> Iterator[Row]:
-        where = f"{question} WHERE {table}agent = ? AND {table}seq > ? ORDER BY {table}seq LIMIT ?"
-        return pages(self.log.database.execute, where, (*values, self.agent), after=since - 1)
+    def _pages(
+        self, ask: Ask, question: str, since: int, until: int, table: str = "", *values: int
+    ) -> Iterator[Row]:
+        where = f"WHERE {table}agent = ? AND {table}seq < ? AND {table}seq > ? ORDER BY {table}seq LIMIT ?"
+        return pages(ask, f"{question} {where}", (*values, self.agent, until), after=since - 1)
 
     def _decided(self, row: Row) -> Entry:
         decision = self._checked(DecisionRow(*row), self._seal_decision)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -55,6 +56,55 @@ def check_logs(database: Database, *, agent: str | None = None) -> list[LogCheck
         if rows:
             raise damaged(database.place, f"step {rows[0][0]} is of no agent")
     return [_check(log, number, name) for number, name in agents if agent in (None, name)]
+
+
+class SteadyCheck:
+    """The check of all steps of a log, some at a time, while others write.
+
+    It begins anywhere, so that a process that is started again and again checks all of them in the end.
+    Snapshots, settings and the privacy ledger are left to `check_logs`.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._ask = log.database.read
+        self._next = secrets.randbelow(log.end + 1)
+        self._heads: dict[int, bytes] = {}  # the digest of the last row before `_next`, by agent
+        self.steps = 0  # checked so far
+        self.damage: dict[str, str] = {}  # by name of the agent
+
+    def go_on(self, most: int = PAGE) -> int:
+        """Check up to `most` steps; return how many, which is 0 once at the end of the log."""
+        names = {int(agent): str(name) for agent, name in self._ask("SELECT agent, name FROM agents")}
+        try:
+            some = sorted(row for table in TABLES for row in self._after(table, most))[:most]
+        except StateError as error:  # it is the database that is damaged
+            some, self.damage = [], dict.fromkeys(names.values(), str(error))
+        if not some:
+            self._next, self._heads = 0, {}
+            return 0
+        until = some[-1][0] + 1
+        for agent in {agent for _, agent in some}:
+            try:
+                self._check(agent, until)
+            except StateError as error:
+                self._heads.pop(agent, None)
+                self.damage[names.get(agent, str(agent))] = str(error)
+        self._next = until
+        self.steps += len(some)
+        return len(some)
+
+    def _after(self, table: str, most: int) -> list[Row]:
+        """The numbers and agents of the next rows of a table: what is on disk changes no more."""
+        where = "WHERE seq >= ? AND seq < ? ORDER BY seq LIMIT ?"
+        return self._ask(f"SELECT seq, agent FROM {table} {where}", (self._next, self._log.end, most))
+
+    def _check(self, agent: int, until: int) -> None:
+        with self._log.lock:  # which the journal's own statements need
+            journal = Journal(self._log, agent)
+        known = self._heads.get(agent)
+        for entry in journal.entries(self._next, until=until, after=known, ask=self._ask):
+            self._heads[agent] = entry.seal[DIGEST]
 
 
 def _check(log: Log, number: int, name: str) -> LogCheck:

@@ -65,14 +65,19 @@ async def metrics(service: Service, request: Request) -> Response:
             (each[0].agent.name, state(*each))
             for each in zip(shown, changes, earnings, arrivals, strict=True)
         ]
-        return [*lines(metric("waiting", 0)), *lines(labelled([*counts, *states]))]
+        damaged = [
+            ({"agent": name}, 1) for name in sorted(service.verification.damage) if may_use(request, name)
+        ]
+        of_key = [*metric("waiting", 0), *metric("damaged", damaged)]
+        return [*lines(of_key), *lines(labelled([*counts, *states]))]
 
     text = await asyncio.to_thread(read)
     if may_use(request, None):  # counts of all agents together
         ready = metric("ready", int(await service.write_queue.ready()))
         opened = metric("agents_open", len(agents.open))
         stored = await asyncio.to_thread(_storage_lines, service)
-        text = [*service.metrics.lines(), *lines(ready), *lines(opened), *stored, *text]
+        verified = lines(metric("verified_steps_total", service.verification.steps))
+        text = [*service.metrics.lines(), *lines(ready), *lines(opened), *stored, *verified, *text]
     return exposition(text)
 
 
