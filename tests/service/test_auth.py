@@ -75,6 +75,9 @@ def test_without_a_key_nothing_from_a_proxy(place: str) -> None:
     """nginx sends the service's own address as the Host, unless it is told otherwise."""
     sent = {"forwarded": "for=192.0.2.1", "x-real-ip": "192.0.2.1", "via": "1.1 proxy"}
     sent |= {f"x-forwarded-{name}": "x" for name in ("for", "proto", "host", "port", "anything")}
+    sent |= dict.fromkeys(
+        ("x-client-ip", "cf-connecting-ip", "x-envoy-external-address", "x-amzn-trace-id"), "x"
+    )
     with asking(place) as client:
         for name, value in sent.items():
             passed_on = {"headers": {name: value}}

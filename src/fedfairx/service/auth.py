@@ -31,11 +31,21 @@ if TYPE_CHECKING:
 
 SECONDS = 12 * 3_600  # duration of a session
 REMEMBERED = 0.5  # seconds after which keys are looked up again: a revoked one is accepted for so long
-OF_PROXIES = (
-    b"forwarded",
-    b"via",
-    b"x-real-ip",
-)  # headers of what was passed on, like x-forwarded-*
+#: Headers of what a proxy has passed on, and how others of them begin.
+OF_PROXIES = frozenset(
+    (
+        *(
+            b"cdn-loop",
+            b"cf-connecting-ip",
+            b"client-ip",
+            b"fastly-client-ip",
+            b"forwarded",
+            b"true-client-ip",
+        ),
+        *(b"via", b"x-client-ip", b"x-cluster-client-ip", b"x-real-ip", b"x-request-start", b"x-scheme"),
+    )
+)
+OF_PROXIES_BEGIN = (b"x-amzn-", b"x-envoy-", b"x-forwarded", b"x-original-", b"x-proxy", b"x-varnish")
 
 
 def is_loopback(host: str) -> bool:
@@ -167,8 +177,10 @@ class Authenticator:
 
 def _refuse_from_elsewhere(request: Request) -> None:
     """Refuse a request that a proxy has passed on, or that names another host than this machine."""
+    if request.scope["http_version"] == "1.0":  # as nginx does, which may add no header
+        raise ProblemError("host", "It must be HTTP/1.1 while there is no key: proxies speak HTTP/1.0.")
     for name, _ in request.scope["headers"]:
-        if name in OF_PROXIES or name.startswith(b"x-forwarded-"):
+        if name in OF_PROXIES or name.startswith(OF_PROXIES_BEGIN):
             text = f"The header {name.decode('latin-1')} must be left out while there is no key."
             raise ProblemError("host", text)
     if not _is_loopback_with_port(header_of(request, b"host") or "localhost"):

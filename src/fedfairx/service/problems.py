@@ -45,7 +45,7 @@ KINDS: dict[str, tuple[int, str, str]] = {
     "unauthenticated": (401, "An API key is required", "Send the header Authorization: Bearer KEY."),
     "forbidden": (403, "This API key does not allow the request", "Use a key with the role for it."),
     "cross-site": (403, "Cross-site request refused", "Send it from a program, or a page of this service."),
-    "host": (403, "Local access only", "Create a key (fedfairx keys create) before others can reach it."),
+    "host": (403, "Local access only", "Make a key first: fedfairx keys create --role admin --data DIR."),
     "not-found": (404, "Not found", "GET /v1/openapi.json lists all paths."),
     "unknown-decision": (404, "Unknown decision", "Use the decision_id that POST /v1/decisions answered."),
     "unknown-action": (404, "Unknown action", "GET /v1/actions lists all actions."),

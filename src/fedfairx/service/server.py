@@ -107,7 +107,7 @@ def serve(service: Service, *, begun: Callable[[Server], None] | None = None) ->
     """
     start_logging(service.settings)
     if not service.auth.any_key:
-        text = "there is no key, so everybody on this machine is an admin; `%s` makes one"
+        text = "there is no key, so everybody on this machine is an admin; `%s` makes one, before any proxy"
         LOG.warning(text, key_command(service.settings))
     server = Server(make_app(service), service.settings, begun, must_end=lambda: service.ended is not None)
     service.write_queue.requests = server.server_state.tasks
