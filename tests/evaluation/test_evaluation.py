@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -256,6 +257,20 @@ def test_guesses_of_actions_without_features_are_for_the_first_slot() -> None:
     assert guesses[-1] == pytest.approx([worth[name] for name in NAMES], abs=0.02)
 
 
+@pytest.mark.parametrize("constant", [1.0, 0.25])
+def test_a_log_that_has_the_intercept_says_the_same(constant: float) -> None:
+    """As that of an agent's database has it; of a private agent it is another constant."""
+    log, _ = context_log(80, 4)
+    seen = [replace(each, contexts=np.column_stack([each.contexts, np.full(4, constant)])) for each in log]
+    agent = Agent(3, name="mine", seed=0)
+    agent.learn([[1.0, 0.0, 0.0]] * 20, [1.0] * 20)
+    policies: Any = {"replayed": Options(merit=MERIT), "as it is": agent, "uniform": "uniform"}
+    one, other = (evaluate(each, policies) for each in (log, seen))
+    for name in policies:
+        assert one[name].ips == other[name].ips
+        assert one[name].fairness_regret == other[name].fairness_regret
+
+
 def test_an_agent_is_evaluated_as_it_is() -> None:
     log, _ = context_log(50, 8)
     agent = Agent(3, name="mine", seed=0)
@@ -443,7 +458,7 @@ def test_fairness_regret_is_the_mean_distance_over_draws(features: bool) -> None
         for theta in thetas:
             each = []
             for decision in log:
-                means = np.asarray(decision.contexts) @ theta if features else theta
+                means = np.asarray(decision.contexts) @ theta[:-1] + theta[-1] if features else theta
                 merits = np.exp(5.0 * means.clip(0.0, 1.0))
                 each.append(np.abs(shares - merits / merits.sum()).sum())
             distances.append(np.mean(each))

@@ -17,7 +17,7 @@ EVERYTHING = {"rating": (1.0, 5.0), "distance": (0.0, 10.0), "vehicle": ["bike",
 
 
 def taught(**options) -> ffx.Agent:
-    agent, rng = ffx.Agent(3, seed=1, **options), np.random.default_rng(2)
+    agent, rng = ffx.Agent(3, intercept=False, seed=1, **options), np.random.default_rng(2)
     for _ in range(60):
         made = agent.decide(CONTEXTS, slots=1)
         agent.observe(made, reward=float(rng.random() < CONTEXTS[made.action].sum()))
@@ -80,7 +80,7 @@ def bonus(agent: ffx.Agent, context: np.ndarray) -> float:
 @pytest.mark.parametrize("rewards", [0, 60])
 def test_uncertainty_is_split_along_lines_from_the_others(rewards: int) -> None:
     """The oracle walks from each of the others in a thousand steps, and changes one column at a time."""
-    agent = taught() if rewards else ffx.Agent(3)
+    agent = taught() if rewards else ffx.Agent(3, intercept=False)
     parts = explained(agent, agent.decide(CONTEXTS))
     steps = 1000
     for action in range(4):
@@ -99,7 +99,7 @@ def test_uncertainty_is_split_along_lines_from_the_others(rewards: int) -> None:
 
 def test_what_all_actions_share_has_no_part() -> None:
     contexts = np.column_stack([CONTEXTS, np.full(4, 0.5)])
-    agent = ffx.Agent(4)
+    agent = ffx.Agent(4, intercept=False)
     policy = agent.policy(contexts)
     spread = Spread(contexts, agent.covariance, np.array([0, 0, 1, 2]))
     parts = contributions(np.zeros((4, 3)), policy, agent.merit, spread=spread)
@@ -148,7 +148,7 @@ def test_a_change_is_that_of_a_feature_at_the_mean_of_the_others(minimum_share: 
 
 
 def test_pairs_of_many_actions_are_not_compared() -> None:
-    agent, contexts = ffx.Agent(2), np.random.default_rng(1).random((2_001, 2)) / 2
+    agent, contexts = ffx.Agent(2, intercept=False), np.random.default_rng(1).random((2_001, 2)) / 2
     policy, owners = agent.policy(contexts), np.array([0, 1])
     parts = contributions(
         np.zeros((2_001, 2)), policy, agent.merit, spread=Spread(contexts, agent.covariance, owners)
@@ -194,7 +194,7 @@ def test_a_minimum_share_for_all_hides_merit() -> None:
 
 @pytest.mark.parametrize("arms", [1, 3])
 def test_actions_that_do_not_differ_have_no_parts(arms: int) -> None:
-    agent, contexts = ffx.Agent(3), np.repeat(CONTEXTS[:1], arms, axis=0)
+    agent, contexts = ffx.Agent(3, intercept=False), np.repeat(CONTEXTS[:1], arms, axis=0)
     for count in (0, 1, 2):
         spread = Spread(contexts, agent.covariance, np.minimum(EACH, count - 1))
         parts = contributions(np.zeros((arms, count)), np.full(arms, 1 / arms), agent.merit, spread=spread)

@@ -270,7 +270,7 @@ def test_ids_keys_and_models_are_apart(place: str) -> None:
         assert client.put(path, json={"reward": 1.0}).status_code == 204
         models = [client.get(f"/v1/agents/{name}/model").json() for name in ("one", "two")]
         assert [model["observed"] for model in models] == [1, 0]
-        assert models[0]["estimate"] != models[1]["estimate"] == [0.0] * 3
+        assert models[0]["estimate"] != models[1]["estimate"] == [0.0] * 4
         exported = client.get("/v1/agents/two/export").text
         assert theirs not in exported
         assert made["two"]["decision_id"] in exported

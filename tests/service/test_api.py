@@ -123,7 +123,7 @@ def test_batches_are_whole(place: str) -> None:
 
 def test_a_batch_is_bounded_by_the_work_that_it_is(tmp_path: Path) -> None:
     """12 rewards of 500 features took six seconds, for which all other agents waited."""
-    with asking(str(tmp_path / "agent.db"), dimension=500) as client:
+    with asking(str(tmp_path / "agent.db"), dimension=499) as client:  # and the intercept
 
         def send(count: int) -> int:
             body = {
@@ -363,7 +363,7 @@ def test_a_csv_computes_nothing(place: str) -> None:
         written = name if name == "x=1" else f"'{name}"
         assert (row["action_id"], row["group"]) == (written, written)
         assert row["reward"] == "-0.5"
-        assert json.loads(row["contexts"]) == [[-0.1, 0.2, 0.3]]
+        assert json.loads(row["contexts"]) == [[-0.1, 0.2, 0.3, 1.0]]
 
 
 def test_after_a_restart_the_model_is_the_same_to_the_bit(place: str) -> None:
@@ -497,7 +497,7 @@ def test_an_agent_without_names_gets_none_later(place: str) -> None:
 
 def test_an_agent_that_no_service_made_keeps_what_it_is_told_first(place: str) -> None:
     where = place if place.startswith("postgresql:") else place.replace("agent.db", "agent.sqlite")
-    ffx.Agent.open(where, dimension=2).close()
+    ffx.Agent.open(where, dimension=2, intercept=False).close()
     with asking(place, features=NAMED, intercept=False):
         pass
     others = "rating=1:5,price=0:10"

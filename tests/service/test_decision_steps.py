@@ -118,13 +118,6 @@ def test_some_settings_have_no_plain_requests(more: dict[str, Any]) -> None:
     assert plain_contexts(some, None, SETTINGS, ONE) is None
 
 
-def test_plain_requests_of_an_agent_with_an_intercept() -> None:
-    features = FeatureTable(None, dimension=D + 1, intercept=True)
-    contexts = plain_contexts([request([[0.1, 0.2], [0.3, 0.4]])], features, SETTINGS, ONE)
-    assert contexts is not None
-    assert contexts.tolist() == [[[0.1, 0.2, 1.0], [0.3, 0.4, 1.0]]]
-
-
 def test_numbers_that_are_read_by_the_whole_parser(tmp_path: Path) -> None:
     """They get the shares of the same numbers in other words."""
     usual = "[[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]]"

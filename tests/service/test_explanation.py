@@ -91,8 +91,8 @@ def test_contributions_are_by_feature_and_of_that_time(place: str) -> None:
 def test_too_many_rewards_are_not_learnt_again(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedfairx.service.explanation.MOST_REWARDS", 0)
     with asking(place, features=FEATURES) as client:
-        first = decide(client, actions=NAMED)
-        reward(client, first, 1.0)
+        for number in range(4):
+            reward(client, decide(client, actions=NAMED), number % 2)
         made = decide(client, actions=NAMED)
         reward(client, made, 0.0)
         told = explain(client, made).json()

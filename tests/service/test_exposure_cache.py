@@ -96,6 +96,7 @@ def test_slots_count_with_their_weights(place: str, private: bool, monkeypatch: 
     log, records = [], []
     with Agent.open(place_of(settings), dimension=2, **more) as agent:
         cache = exposing.ExposureCache(agent, settings)
+        entered = np.column_stack([contexts, np.full(4, agent.constant)])
         for t in range(60):
             slots = [1.0, 0.6, 0.3] if private else ([1.0, 0.6, 0.3], 2, 1)[t % 3]
             made = agent.decide(contexts, names=names, slots=slots)
@@ -116,11 +117,11 @@ def test_slots_count_with_their_weights(place: str, private: bool, monkeypatch: 
             ]
             log.append(
                 ffx.Logged(
-                    made.exposure, seen, contexts, names, None, made.actions, rewards, slots=made.weights
+                    made.exposure, seen, entered, names, None, made.actions, rewards, slots=made.weights
                 )
             )
             records += [
-                (weight * contexts[action], reward)
+                (weight * entered[action], reward)
                 for weight, action, reward in zip(made.weights, made.actions, rewards, strict=True)
                 if reward is not None
             ]
@@ -192,7 +193,8 @@ def test_merit_is_known_from_its_own_rewards_alone(
                 mine.absorb(sent)
             gram, moment = looked_at(service.exposures, monkeypatch)
             own = [(each.contexts[each.action], each.reward) for each in mine.journal.decisions()]
-            records = [*zip(learnt, values, strict=True), *(pair for pair in own if pair[1] is not None)]
+            entered = np.column_stack([learnt, np.full(7, mine.constant)])
+            records = [*zip(entered, values, strict=True), *(pair for pair in own if pair[1] is not None)]
             assert gram == pytest.approx(sum(np.outer(x, x) for x, _ in records), rel=1e-12)
             assert moment == pytest.approx(sum(x * y for x, y in records), rel=1e-12)
 

@@ -285,8 +285,11 @@ def test_it_is_seen_at_once(private: bool, tmp_path: Path, monkeypatch: pytest.M
         assert now[1]["estimate"] != before[1]["estimate"]
         assert now[1]["mean_reward"] == pytest.approx(np.mean(rewards))
         gram, moment = service.default.exposures._sums()
-        assert gram == pytest.approx(np.diag([4, 3, 3]) / 4)
-        assert moment == pytest.approx([sum(rewards[k::3]) / 2 for k in range(3)])
+        constant = service.default.agent.constant
+        gram_of_units = np.diag([1.0, 0.75, 0.75, 10.0 * constant**2])
+        gram_of_units[3, :3] = gram_of_units[:3, 3] = np.array([2.0, 1.5, 1.5]) * constant
+        assert gram == pytest.approx(gram_of_units)
+        assert moment == pytest.approx([*(sum(rewards[k::3]) / 2 for k in range(3)), sum(rewards) * constant])
     with asking(place, **given) as client:
         again = seen(client)
         assert again[1]["mean_reward"] == now[1]["mean_reward"]
@@ -294,11 +297,11 @@ def test_it_is_seen_at_once(private: bool, tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("dimension", "snapshot", "elsewhere"),
+    ("columns", "snapshot", "elsewhere"),
     [(WIDE, False, False), (WIDE + 1, False, True), (WIDE, True, True)],
 )
 def test_the_event_loop_runs_no_step_that_may_take_long(
-    dimension: int, snapshot: bool, elsewhere: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    columns: int, snapshot: bool, elsewhere: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """σ is estimated again at some rewards, and takes seconds with 500 features; so may a snapshot."""
     threads: dict[str, bool] = {}
@@ -315,11 +318,11 @@ def test_the_event_loop_runs_no_step_that_may_take_long(
     watch("decide")
     watch("observe")
     monkeypatch.setattr(write_queue, "SHORT", 60.0)  # whatever the disk takes
-    service = open_service(settings_for(str(tmp_path / "agent.db"), dimension=str(dimension)))
+    service = open_service(settings_for(str(tmp_path / "agent.db"), dimension=str(columns - 1)))
     service.write_queue.requests = ["this one"]
     monkeypatch.setattr(service.default.journal, "long_after", lambda: snapshot)
     with InProcessClient(make_app(service), base_url="http://127.0.0.1") as client:
         for _ in range(2):  # the first runs in the thread: nobody knows the disk yet
-            made = client.post("/v1/decisions", json={"contexts": [[0.01] * dimension] * 2}).json()
+            made = client.post("/v1/decisions", json={"contexts": [[0.01] * (columns - 1)] * 2}).json()
         client.put(f"/v1/decisions/{made['decision_id']}/reward", json={"reward": 0.5}).raise_for_status()
     assert threads == {"decide": elsewhere, "observe": elsewhere}

@@ -385,7 +385,7 @@ class Book:
             within = [
                 decisions[record] for record, each, leaf in self._leaves if each == run and leaf <= frozen
             ]
-            exact = np.zeros(packed_size(3))
+            exact = np.zeros(packed_size(4))
             for row in within:
                 context = np.asarray(row.contexts[row.action])
                 exact += pack(np.outer(context, context), row.reward * context)

@@ -381,9 +381,9 @@ def test_a_shadow_shows_the_ranked_baseline(private: bool, place: str) -> None:
     more: dict[str, Any] = {"slots": WEIGHTS} if private else {}
     if private:
         more |= {"budget": Budget(epsilon=2.0, delta=1e-6, releases=10)}
-    with ffx.Agent.open(_place(place), dimension=3, seed=0, **more):
+    with ffx.Agent.open(_place(place), dimension=3, intercept=False, seed=0, **more):
         pass
-    twin = ffx.Agent(3, seed=0)
+    twin = ffx.Agent(3, intercept=False, seed=0)
     different = 0
     for start in range(2):
         with asking(place, mode="shadow", **given) as client:

@@ -206,7 +206,7 @@ class Site:
             )
             for entry in agent.journal.entries():
                 if isinstance(entry.step, Decided):
-                    expected = again.policy(np.asarray(contexts[entry.number]).reshape(-1, 3))
+                    expected = again.policy(np.asarray(contexts[entry.number]).reshape(-1, again.columns))
                     assert entry.step.decision.policy.tobytes() == expected.tobytes()
                 again._core.apply(entry.step)
 

@@ -272,11 +272,11 @@ def _refuse(value: PolicyValue, why: str) -> PolicyValue:
 
 def _regrets(decisions: Decisions, policies: Sequence[Sequence[Array]], options: Options) -> list[Estimate]:
     """The fairness regret of each policy, under what these options' agent believes after the whole log."""
-    blocks, merit = decisions.blocks, options.merit
+    merit = options.merit
     assert merit is not None
-    if decisions.featureless:
-        blocks = [replace(block, contexts=block.names) for block in blocks]
-    ends = zip(*interval(distances(blocks, policies, believed(options, decisions), merit)), strict=True)
+    ends = zip(
+        *interval(distances(decisions.entered(), policies, believed(options, decisions), merit)), strict=True
+    )
     return [Estimate(*map(float, each)) for each in ends]
 
 

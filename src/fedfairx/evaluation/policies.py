@@ -8,7 +8,7 @@ what a live agent would have earned.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -50,6 +50,36 @@ class Decisions:
     def featureless(self) -> bool:
         return any(block.contexts is None or block.contexts.ndim == 2 for block in self.blocks)
 
+    @cached_property
+    def intercept(self) -> bool:
+        """Whether contexts end with a constant, as in the log of an agent that has an intercept."""
+        if self.featureless:
+            return False
+        lasts = [
+            block.contexts[..., -1]
+            for block in self.blocks
+            if block.contexts is not None and len(block.taken)
+        ]
+        wide = all(block.contexts is not None and block.contexts.shape[2] > 1 for block in self.blocks)
+        return (
+            wide
+            and bool(lasts)
+            and lasts[0].flat[0] != 0
+            and all((last == lasts[0].flat[0]).all() for last in lasts)
+        )
+
+    def entered(self) -> list[Block]:
+        """The blocks as an agent with an intercept of 1 sees them."""
+        if self.featureless:
+            return [replace(block, contexts=block.names) for block in self.blocks]
+        whole = []
+        for block in self.blocks:
+            assert block.contexts is not None
+            rows = block.contexts[..., :-1] if self.intercept else block.contexts
+            ones = np.ones((*rows.shape[:2], 1))
+            whole.append(replace(block, contexts=np.concatenate([rows, ones], axis=2)))
+        return whole
+
     def in_order(self) -> list[tuple[int, int]]:
         """Block and row of each decision, in the order of the log."""
         places = [(0, 0)] * len(self)
@@ -66,9 +96,16 @@ class Decisions:
         assert block.contexts is not None
         return block.contexts[row]
 
-    def shown(self, number: int, row: int) -> list[Any]:
-        """The contexts or names of what was shown, by slot."""
+    def given(self, agent: Agent, number: int, row: int) -> Any:
+        """`arms` as this agent takes them: without the log's constant, if it is not its own intercept."""
         arms = self.arms(number, row)
+        if not self.intercept or arms.shape[1] == agent.dimension or arms[0, -1] == agent.constant:
+            return arms
+        return arms[:, :-1]
+
+    def shown(self, agent: Agent, number: int, row: int) -> list[Any]:
+        """The contexts or names of what was shown, by slot."""
+        arms = self.given(agent, number, row)
         return [arms[arm] for arm in self.blocks[number].taken[row]]
 
     def agent(self, options: Options) -> Agent:
@@ -79,6 +116,7 @@ class Decisions:
             rule=options.composed.rule,
             merit=options.merit,
             prior=options.prior,
+            intercept=options.intercept,
             reward_range=options.reward_range,
             minimum_share=options.minimum_share,
             confidence=options.confidence,
@@ -89,7 +127,7 @@ class Decisions:
             return Agent(actions=list(self.names), options=alone, seed=0)
         contexts = self.blocks[0].contexts
         assert contexts is not None
-        return Agent(contexts.shape[2], options=alone, seed=0)
+        return Agent(contexts.shape[2] - (self.intercept and alone.has_intercept), options=alone, seed=0)
 
 
 def shares_of(policy: Policy, decisions: Decisions) -> list[Array]:
@@ -116,7 +154,7 @@ def shares_of(policy: Policy, decisions: Decisions) -> list[Array]:
         key = block.names[row].tobytes() + weights.tobytes() if decisions.featureless else b""
         shares = cache.get(key)
         if shares is None:
-            shares = policy.policy(arms, slots=weights.tolist())
+            shares = policy.policy(decisions.given(policy, number, row), slots=weights.tolist())
             if decisions.featureless and len(cache) < _KNOWN:
                 cache[key] = shares
         all_shares[number][row] = shares
@@ -141,17 +179,17 @@ def _replay(options: Options, decisions: Decisions, all_shares: list[Array]) -> 
     agent = decisions.agent(options)
     for number, row in decisions.in_order():
         block, weights = decisions.blocks[number], decisions.blocks[number].weights[row]
-        decision = agent.decide(decisions.arms(number, row), slots=weights.tolist())
+        decision = agent.decide(decisions.given(agent, number, row), slots=weights.tolist())
         all_shares[number][row] = decision.exposure
         agent.observe(decision, rewards=[None] * len(weights))  # what was shown is in the log
-        agent.learn(decisions.shown(number, row), block.rewards[row], weights=weights)
+        agent.learn(decisions.shown(agent, number, row), block.rewards[row], weights=weights)
     return all_shares
 
 
 def believed(options: Options, decisions: Decisions) -> Posterior:
     """What an agent believes of θ that has learnt the whole log."""
     agent, blocks, order = decisions.agent(options), decisions.blocks, decisions.in_order()
-    shown = [each for place in order for each in decisions.shown(*place)]
+    shown = [each for place in order for each in decisions.shown(agent, *place)]
     rewards, weights = (
         np.concatenate([getattr(blocks[number], part)[row] for number, row in order])
         for part in ("rewards", "weights")

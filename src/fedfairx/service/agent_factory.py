@@ -145,6 +145,9 @@ def remembered(settings: Settings) -> Settings:
             "features must be left out: the agent has learnt from numbers without names, got "
             f"features={','.join(map(str, settings.features))}; create another agent elsewhere"
         )
+    same = settings.intercept in (None, changes["intercept"])
+    text = f"must be what the agent has learnt from, {changes['intercept']}"
+    require(same, "intercept", text, settings.intercept, "create another agent elsewhere")
     return settings
 
 
