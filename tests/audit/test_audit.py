@@ -158,7 +158,7 @@ def test_secure_aggregation_passes_with_the_claim_of_its_totals() -> None:
 @pytest.mark.parametrize("name", ["tree", "blt"])
 def test_the_bound_comes_near_the_claim(name: str) -> None:
     """An audit that finds nothing anywhere would pass everything: it finds most of what is spent."""
-    report = _audit(16, mechanism=name, runs=8_000)
+    report = _audit(16, mechanism=name, runs=16_000)
     assert report.found_mu > 0.85 * report.claimed_mu
     assert report.found_epsilon > 0.5 * report.claimed_epsilon
 
