@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from fedfairx import Confidence, Scenario, simulate
 from paper import world as env
+from paper.engine import Submit
 from paper.experiment import PAPER_HORIZON, made_by
 from paper.scores import Array
 
@@ -25,7 +25,7 @@ class SearchGrid:
     """The search grid. B0's agents are independent, so ten agents of one seed are ten samples."""
 
     arms: tuple[int, ...] = (5, 10, 20)
-    noise_sds: tuple[float, ...] = (0.05, 0.1, 0.2)
+    noise_sd: tuple[float, ...] = (0.05, 0.1, 0.2)
     scale_low: float = 0.1
     scale_high: float = 1.0
     scale_tolerance: float = 0.01
@@ -87,10 +87,10 @@ def choose(trials: Sequence[Trial], settings: SearchGrid) -> Trial:
     return preferred[0] if preferred and preferred[0].error <= best.error + settings.clearly else best
 
 
-def calibrate(settings: SearchGrid, *, executor: Executor) -> dict[str, Any]:
+def calibrate(settings: SearchGrid, *, submit: Submit) -> dict[str, Any]:
     """The calibration as it is stored: result, settings, all trials, what made it."""
-    pairs = [(arms, noise_sd) for arms in settings.arms for noise_sd in settings.noise_sds]
-    futures = [executor.submit(best_scale, arms, noise_sd, settings) for arms, noise_sd in pairs]
+    pairs = [(arms, noise_sd) for arms in settings.arms for noise_sd in settings.noise_sd]
+    futures = [submit(best_scale, arms, noise_sd, settings) for arms, noise_sd in pairs]
     trials = [future.result() for future in futures]
     chosen = choose(trials, settings)
     note = (

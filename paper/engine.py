@@ -13,17 +13,18 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any, TextIO, TypeVar
+from typing import Any, TextIO
 
 from fedfairx.errors import InvalidInput
-from paper.scores import number
 
-T = TypeVar("T")
 _DASK = "dask://"
 _CONNECT_SECONDS = 10
+
+#: Takes a function and its arguments.
+Submit = Callable[..., Future[Any]]
 
 
 class ResultsError(InvalidInput):
@@ -38,8 +39,8 @@ def cores() -> int:
 @contextmanager
 def engine(
     name: str = "local", workers: int | None = None, *, ship: tuple[ModuleType, ...] = ()
-) -> Iterator[Executor]:
-    """An executor for a `with` block, at whose end what has not started is cancelled.
+) -> Iterator[Submit]:
+    """What submits calls to workers, for a `with` block, at whose end what has not started is cancelled.
 
     `workers` is for the local engine (default: one per processor); a cluster has the workers that it has.
     `ship` are modules, such as a user's file, that a cluster's workers don't have: they are sent along.
@@ -49,11 +50,8 @@ def engine(
     if name == "local":
         pool = ThreadPoolExecutor(workers or cores())
         try:
-            yield pool
-        except KeyboardInterrupt:  # an interrupted program must not wait for compiled code
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-        finally:
+            yield pool.submit
+        finally:  # an interrupted program must not wait for compiled code
             pool.shutdown(wait=sys.exc_info()[0] is not KeyboardInterrupt, cancel_futures=True)
         return
     address = name.removeprefix(_DASK)
@@ -73,36 +71,23 @@ def engine(
         for module in modules:
             cloudpickle.register_pickle_by_value(module)
         # Its executor has no shutdown of its own; closing the client cancels what has not finished.
-        yield _Packed(client.get_executor(pure=False), cloudpickle)
+        executor = client.get_executor(pure=False)
+        # Dask's own pickling would send functions and classes by name only.
+        yield lambda *call: executor.submit(pickle.loads, cloudpickle.dumps(_Call(*call)))
     finally:
         for module in modules:
             cloudpickle.unregister_pickle_by_value(module)
         client.close()
 
 
-class _Packed(Executor):
-    """Pickle each call by value: Dask's own pickling would send classes by name only."""
-
-    def __init__(self, inner: Executor, cloudpickle: Any) -> None:
-        self._inner, self._cloudpickle = inner, cloudpickle
-
-    def submit(self, fn: Callable[..., T], /, *args: Any, **keywords: Any) -> Future[T]:
-        return self._inner.submit(pickle.loads, self._cloudpickle.dumps(_Call(fn, args, keywords)))
-
-
 class _Call:
-    """Something that is called when it is unpickled."""
+    """What calls a function when it is unpickled, and is then what that returns."""
 
-    def __init__(self, *call: Any) -> None:
-        self._call = call
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self._call = function, arguments
 
     def __reduce__(self) -> Any:
-        fn, args, keywords = self._call
-        return _apply, (fn, args, keywords)
-
-
-def _apply(fn: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    return fn(*args, **keywords)
+        return self._call
 
 
 class Progress:
@@ -111,22 +96,18 @@ class Progress:
     def __init__(self, *, quiet: bool = False, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
         self._quiet, self._terminal = quiet, self._stream.isatty()
-        self.start(0, 0, 0.0)
+        self.start(0, 0.0)
 
-    def start(self, runs: int, rounds: int, effort: float) -> None:
-        """Begin: numbers of runs and of agent-rounds, and the estimated effort of all."""
-        self._runs, self._rounds, self._effort = runs, rounds, effort
-        self._done, self._passed, self._spent, self._began = 0, 0, 0.0, time.perf_counter()
+    def start(self, runs: int, effort: float) -> None:
+        """Begin: the number of runs, and the estimated effort of all."""
+        self._runs, self._effort = runs, effort
+        self._done, self._spent, self._began = 0, 0.0, time.perf_counter()
 
-    def done(self, label: str, rounds: int, effort: float, seconds: float) -> None:
+    def done(self, label: str, effort: float, seconds: float) -> None:
         """Count a run that is stored."""
-        self._done, self._passed, self._spent = self._done + 1, self._passed + rounds, self._spent + effort
-        elapsed = max(time.perf_counter() - self._began, 1e-9)
-        left = elapsed * (self._effort - self._spent) / self._spent
-        rate = number(self._passed / elapsed)
-        text = (
-            f"[{self._done}/{self._runs}] {label}: {seconds:.1f} s ({rate} agent-rounds/s, {left:.0f} s left)"
-        )
+        self._done, self._spent = self._done + 1, self._spent + effort
+        left = (time.perf_counter() - self._began) * (self._effort - self._spent) / self._spent
+        text = f"[{self._done}/{self._runs}] {label}: {seconds:.1f} s ({left:.0f} s left)"
         self.say(text, passing=self._terminal and self._done < self._runs)
 
     def say(self, text: str, *, passing: bool = False) -> None:

@@ -12,19 +12,17 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
 
 import fedfairx
 from fedfairx import Scenario, simulate
 from fedfairx.errors import InvalidInput, require
 from fedfairx.evaluation import Estimate
 from paper.scores import Array, Claim, Headline, Ratio, Table, counted, estimate, ratio
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
 
 DATA = Path(__file__).parent / "data"
 TEXTS = json.loads((DATA / "report.json").read_text(encoding="utf-8"))
@@ -117,24 +115,18 @@ class Outcome:
             rows = len(self.seeds)
             fit = np.full(rows, value) if value.ndim == 0 else value if value.size else np.empty((rows, 0))
             object.__setattr__(self, item.name, fit)
+        object.__setattr__(self, "seconds", float(self.seconds))
 
     def final(self, metric: str = FAIRNESS) -> Array:
         """(seeds,) at the horizon."""
         return np.asarray(getattr(self, metric)[:, -1])
 
-    def take(self, seeds: Iterable[int]) -> Outcome:
-        """The rows of these seeds, in this order."""
-        places = [int(np.flatnonzero(self.seeds == seed)[0]) for seed in seeds]
-        rows = {item.name: getattr(self, item.name)[places] for item in fields(self) if item.name in _ROWS}
+    def first(self, count: int) -> Outcome:
+        """The rows of the first seeds."""
+        rows = {
+            name: value[:count] for name, value in vars(self).items() if name not in ("rounds", "seconds")
+        }
         return Outcome(rounds=self.rounds, seconds=self.seconds, **rows)
-
-    def and_then(self, other: Outcome) -> Outcome:
-        """With the rows of other seeds."""
-        rows = {name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in _ROWS}
-        return Outcome(rounds=self.rounds, seconds=self.seconds + other.seconds, **rows)
-
-
-_ROWS = tuple(item.name for item in fields(Outcome) if item.name not in ("rounds", "seconds"))
 
 
 @dataclass(frozen=True)
@@ -159,15 +151,11 @@ class Run:
     def identity(self, made_by: str) -> str:
         """The id of stored results: two runs have the same if they compute the same."""
         if "_described" not in vars(self):  # a `cached_property` can't be sent to a cluster
-            object.__setattr__(self, "_described", self._describe())
+            what = describe([self.scenario, self.algorithm, self.options])
+            if self.play is not None:  # it may call anything in its file
+                what += [self.play.__qualname__, Path(inspect.getfile(self.play)).read_text(encoding="utf-8")]
+            object.__setattr__(self, "_described", json.dumps(what, sort_keys=True))
         return hashlib.sha256(f"{made_by} {vars(self)['_described']}".encode()).hexdigest()[:16]
-
-    def _describe(self) -> str:
-        values = [describe(each) for each in (self.scenario, self.algorithm, self.options)]
-        if self.play is not None:  # it may call anything in its file
-            source = hashlib.sha256(Path(inspect.getfile(self.play)).read_bytes()).hexdigest()
-            values += [self.play.__qualname__, source]
-        return json.dumps(values, sort_keys=True)
 
 
 class Results(dict[str, Outcome]):
@@ -181,8 +169,6 @@ class Results(dict[str, Outcome]):
         >>> results.at_end()["alone"].tolist()
         [2.0, 4.0]
         """
-        import pandas as pd
-
         columns = {key: pd.Series(each.final(metric), index=each.seeds) for key, each in self.items()}
         return pd.DataFrame(columns)
 
@@ -315,36 +301,32 @@ def made_by() -> str:
 
 def describe(value: Any) -> Any:
     """Plain JSON values that describe a value completely; what is not fedfairx's own with its source."""
-    if value is None or isinstance(value, bool | int | str):
+    value = getattr(value, "py_func", value)  # what Numba wrapped
+    if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, float | np.generic):
-        return repr(float(value)) if isinstance(value, float | np.floating) else value.item()
     if isinstance(value, np.ndarray) and value.dtype != object:  # by its bytes: recorded data are large
         return [hashlib.sha256(value.tobytes()).hexdigest(), value.dtype.str, list(value.shape)]
+    if isinstance(value, np.generic | np.ndarray):
+        return describe(value.tolist())
     if isinstance(value, Mapping):
         return {str(key): describe(item) for key, item in value.items()}
     if isinstance(value, set | frozenset):
         return sorted((describe(item) for item in value), key=str)
-    if isinstance(value, list | range | np.ndarray) or type(value) is tuple:
+    if type(value) in (list, tuple, range):
         return [describe(item) for item in value]
     if isinstance(value, partial):
-        return [describe(item) for item in (value.func, value.args, value.keywords)]
-    value = getattr(value, "py_func", value)  # what Numba wrapped
+        return describe([value.func, value.args, value.keywords])
     if isinstance(value, FunctionType):
         enclosed = inspect.getclosurevars(value).nonlocals
         return [value.__qualname__, inspect.getsource(value), describe(enclosed)]
     if isinstance(value, type):
         return [_source(base) for base in value.__mro__]
     if is_dataclass(value):
-        state: Any = {item.name: getattr(value, item.name) for item in fields(value)}
-    elif hasattr(value, "_asdict"):
-        state = value._asdict()
-    elif hasattr(value, "__dict__"):
-        state = vars(value)
-    else:
-        kind = type(value).__name__
-        raise InvalidInput(f"a run's values must be plain, dataclasses or functions for its id, got a {kind}")
-    return [describe(type(value)), describe(state)]
+        return describe([type(value), {item.name: getattr(value, item.name) for item in fields(value)}])
+    if hasattr(value, "_asdict") or hasattr(value, "__dict__"):
+        return describe([type(value), value._asdict() if hasattr(value, "_asdict") else vars(value)])
+    kind = type(value).__name__
+    raise InvalidInput(f"a run's values must be plain, dataclasses or functions for its id, got a {kind}")
 
 
 def _source(kind: type) -> Any:
@@ -354,4 +336,4 @@ def _source(kind: type) -> Any:
     file = inspect.getsourcefile(kind)  # not of what `dataclass` adds
     own = [each for each in vars(kind).values() if isinstance(each, FunctionType)]
     own = [each for each in own if each.__code__.co_filename == file]
-    return [inspect.getsource(kind), [describe(inspect.getclosurevars(each).nonlocals) for each in own]]
+    return [inspect.getsource(kind), describe([inspect.getclosurevars(each).nonlocals for each in own])]

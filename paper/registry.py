@@ -54,10 +54,8 @@ def load(path: str | Path) -> tuple[ModuleType, dict[str, Experiment]]:
 
 def choose(names: Sequence[str], known: Mapping[str, Experiment] = EXPERIMENTS) -> list[Experiment]:
     """The experiments of these names; "all", or no name, is all of them."""
-    for name in names:
-        if name not in (*known, "all"):
-            text = f"experiment must be one of {', '.join(known)}, all, got experiment={name!r}"
-            raise InvalidInput(text)
+    for name in set(names) - {*known, "all"}:
+        raise InvalidInput(f"experiment must be one of {', '.join(known)}, all, got experiment={name!r}")
     return (
         list(known.values())
         if not names or "all" in names

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -38,6 +38,7 @@ class Section:
 
     experiment: Experiment
     parts: Sequence[Part | Drawn]
+    seeds: int  # at most
     seconds: float  # of computing
 
     def of(self, kind: type[T]) -> list[T]:
@@ -76,11 +77,9 @@ class Item(NamedTuple):
     content: Any
 
 
-def write_report(
-    sections: Sequence[Section], *, size: Size, facts: Mapping[str, Any], warning: str = ""
-) -> dict[str, str]:
+def write_report(sections: Sequence[Section], *, size: Size, how: str, warning: str = "") -> dict[str, str]:
     """The files report.html and report.md. What is about the paper stands in them if its experiments do."""
-    name, items = title(sections), list(_items(sections, size, facts, warning))
+    name, items = title(sections), list(_items(sections, size, how, warning))
     return {"report.html": _html(name, items), "report.md": _markdown(name, items)}
 
 
@@ -94,7 +93,7 @@ def title(sections: Sequence[Section]) -> str:
     return "; ".join([*package, *own])
 
 
-def _items(sections: Sequence[Section], size: Size, facts: Mapping[str, Any], warning: str) -> Iterator[Item]:
+def _items(sections: Sequence[Section], size: Size, how: str, warning: str) -> Iterator[Item]:
     origins = {section.experiment.origin for section in sections}
     if warning:
         yield Item("warning", warning)
@@ -109,7 +108,7 @@ def _items(sections: Sequence[Section], size: Size, facts: Mapping[str, Any], wa
     for section in sections:
         words |= section.experiment.words
     yield Item("table", Table("", ("word", "meaning"), words.items()))
-    yield Item("paragraph", _how(sections, size, facts))
+    yield Item("paragraph", _how(sections, size, how))
     ratios = [
         (section.experiment.name, each.name, f"{each.paper:.2f}", each.ours, each.verdict, each.note)
         for section in sections
@@ -150,26 +149,15 @@ def _experiment(section: Section) -> Iterator[Item]:
     yield from (Item("paragraph", note) for note in section.of(str))
 
 
-def _how(sections: Sequence[Section], size: Size, facts: Mapping[str, Any]) -> str:
+def _how(sections: Sequence[Section], size: Size, how: str) -> str:
     """How the results were made."""
-    seeds = {
-        each.experiment.name: max(len(run.seeds(size.seeds)) for run in each.experiment.runs(size))
-        for each in sections
-    }
-    more = [f"0 to {count - 1} in {name}" for name, count in seeds.items() if count > size.seeds]
+    more = [f"0 to {s.seeds - 1} in {s.experiment.name}" for s in sections if s.seeds > size.seeds]
     also = f" ({', '.join(more)}, as the tables say)" if more else ""
-    libraries = ", ".join(f"{name} {version}" for name, version in facts["libraries"].items())
-    where = f"{facts['workers']} workers here" if facts["engine"] == "local" else facts["engine"]
-    stored = f", {facts['reused']} results were stored already" if facts["reused"] else ""
+    computing = sum(section.seconds for section in sections)
     return (
-        f"T = {number(size.horizon)} rounds, seeds 0 to {size.seeds - 1}{also}, the same for every "
-        "algorithm, so "
-        f"that comparisons are paired. Made by {facts['made_by']}, Python {facts['python']}, {libraries}. "
-        "Wall time "
-        f"{facts['sweep_seconds']:.0f} s on {where} ({facts['jobs']} runs{stored}); "
-        f"{sum(section.seconds for section in sections):.0f} s of computing in all. Bands and intervals "
-        "are 95 % of "
-        "the mean over seeds."
+        f"T = {number(size.horizon)} rounds, seeds 0 to {size.seeds - 1}{also}, the same for "
+        f"every algorithm, so that comparisons are paired. {how}; {computing:.0f} s of computing in all. "
+        "Bands and intervals are 95 % of the mean over seeds."
     )
 
 

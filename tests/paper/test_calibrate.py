@@ -29,9 +29,9 @@ def test_the_preferred_pair_wins_where_it_is_nearly_as_good():
 
 @pytest.mark.long
 def test_a_small_calibration():
-    settings = SearchGrid(arms=(5,), noise_sds=(0.1,), horizon=2_000, agents=2, scale_tolerance=0.5)
+    settings = SearchGrid(arms=(5,), noise_sd=(0.1,), horizon=2_000, agents=2, scale_tolerance=0.5)
     with ThreadPoolExecutor(1) as pool:
-        found = calibrate(settings, executor=pool)
+        found = calibrate(settings, submit=pool.submit)
     assert 0.1 <= found["result"]["scale"] <= 1.0
     assert found["trials"][0]["error"] < 1.0
     stored = json.loads(json.dumps(found))

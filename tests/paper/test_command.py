@@ -17,7 +17,7 @@ def test_reproduce_and_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main([*small, "--workers", "2", "--json", *out]) == 0
     first = capsys.readouterr()
     answer = json.loads(first.out)
-    assert (answer["jobs"], answer["failures"]) == (8, {})
+    assert (answer["runs"], answer["failures"]) == (8, {})
     assert "[8/8]" in first.err
     assert Path(answer["report"]).is_file()
     assert main([*small, "--quiet", *out]) == 0

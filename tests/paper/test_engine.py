@@ -19,12 +19,12 @@ from paper import Experiment, Outcome, Run, Size
 from paper.engine import Progress, ResultsError, cores, engine
 from paper.experiment import made_by, perform
 from paper.registry import load
-from paper.sweep import Store, reproduce
+from paper.sweep import Folder, reproduce
 
 
 def test_the_local_engine_is_threads():
-    with engine("local", 2) as executor:
-        assert sorted(executor.map(lambda x: x * x, range(5))) == [0, 1, 4, 9, 16]
+    with engine("local", 2) as submit:
+        assert [submit(lambda x: x * x, i).result() for i in range(5)] == [0, 1, 4, 9, 16]
 
 
 def test_one_thread_per_processor():
@@ -116,7 +116,7 @@ class KillAfter(Progress):
         self.cluster, self.left = cluster, results
         super().__init__(quiet=True)
 
-    def done(self, label: str, rounds: int, effort: float, seconds: float) -> None:  # noqa: ARG002 (the protocol's)
+    def done(self, label: str, effort: float, seconds: float) -> None:  # noqa: ARG002 (the protocol's)
         self.left -= 1
         if self.left == 0:
             self.cluster.kill(self.cluster.workers[0])
@@ -151,9 +151,9 @@ EXPERIMENT = Experiment("shipped", "S", "?", runs, lambda results, size: ())
 def test_a_plug_in_is_sent_along(cluster: Cluster, tmp_path: Path):
     (tmp_path / "shipped.py").write_text(PLUGIN)
     module, _ = load(tmp_path / "shipped.py")
-    with engine(f"dask://127.0.0.1:{cluster.port}", ship=(module,)) as executor:
+    with engine(f"dask://127.0.0.1:{cluster.port}", ship=(module,)) as submit:
         for run, syncs in zip(module.runs(Size(horizon=50, seeds=1)), (7, 3), strict=True):
-            there = Outcome(**executor.submit(perform, run, (0,), made_by()).result(timeout=300))
+            there = Outcome(**submit(perform, run, (0,), made_by()).result(timeout=300))
             assert there.syncs.tolist() == [syncs]
 
 
@@ -169,9 +169,9 @@ def test_a_worker_killed_in_between_loses_nothing(cluster: Cluster, tmp_path: Pa
     done = reproduce([exp], size=Size(seeds=2), out=tmp_path, engine_name=name, progress=progress)
     assert cluster.workers[0].poll() is not None
     assert not done.failures
-    store = Store(tmp_path / "results", made_by())
+    folder = Folder(tmp_path, Size(seeds=2), made_by())
     for run in (runs[0], runs[-1]):
-        here, there = Outcome(**perform(run, (0, 1), made_by())), store.read(run)
+        here, there = Outcome(**perform(run, (0, 1), made_by())), folder.read(run)
         assert there is not None
         np.testing.assert_array_equal(here.fairness_regret, there.fairness_regret)
 

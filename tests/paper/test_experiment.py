@@ -117,7 +117,7 @@ def test_order_of_keys_does_not_matter(values):
 
 
 def test_infinities_and_arrays_of_objects_are_plain():
-    assert describe({"a": math.inf, "b": np.array([0, None])}) == {"a": "inf", "b": [0, None]}
+    assert digest_of({"a": math.inf, "b": np.array([0, None])}) == '{"a": Infinity, "b": [0, null]}'
 
 
 def test_arrays_are_told_by_bytes_kind_and_shape():

@@ -87,7 +87,7 @@ def test_scores_as_json_have_no_nan():
     import json
 
     parts = [Ratio("r", 1.0, estimate(np.array([2.0]))), Claim("s", "c", "f", "holds"), "a note"]
-    json.dumps(Section(EXPERIMENTS["exp1"], parts, 0.0).scores(), allow_nan=False)
+    json.dumps(Section(EXPERIMENTS["exp1"], parts, 5, 0.0).scores(), allow_nan=False)
 
 
 # --- tables and texts ------------------------------------------------------------------------------------

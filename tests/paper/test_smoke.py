@@ -12,11 +12,11 @@ import pytest
 
 from paper import Headline, Size
 from paper.datasets import missing
-from paper.engine import ResultsError
+from paper.engine import Progress, ResultsError
 from paper.experiment import made_by
 from paper.registry import EXPERIMENTS, choose
 from paper.report import DEVIATIONS, OUT_OF_REACH
-from paper.sweep import MANIFEST, SCHEMA, Manifest, Reproduction, redraw, reproduce
+from paper.sweep import Folder, Reproduction, redraw, reproduce
 
 pytestmark = pytest.mark.long  # its fixture reproduces everything, at the smallest size
 
@@ -122,7 +122,7 @@ def test_scores_are_stored(smoke: Reproduction):
 def test_drawing_again_from_stored_results(tmp_path: Path, smoke: Reproduction):
     """In a folder that holds three of the experiments."""
     names = {"exp3", "exp6", "exp7"}
-    manifest = json.loads((smoke.out / MANIFEST).read_text())
+    manifest = json.loads((smoke.out / "run.json").read_text())
     manifest["experiments"] = [name for name in manifest["experiments"] if name in names]
     size = Size(**manifest["size"])
     ids = {run.identity(made_by()) for name in names for run in EXPERIMENTS[name].runs(size)}
@@ -131,7 +131,7 @@ def test_drawing_again_from_stored_results(tmp_path: Path, smoke: Reproduction):
     for file in (smoke.out / "results").iterdir():
         if any(identity in file.name for identity in ids):
             shutil.copy(file, tmp_path / "results")
-    (tmp_path / MANIFEST).write_text(json.dumps(manifest))
+    (tmp_path / "run.json").write_text(json.dumps(manifest))
     redraw(["exp7"], known=KNOWN, out=tmp_path)  # the report of all three
 
     def written(name: str) -> int:
@@ -177,35 +177,35 @@ def test_one_folder_keeps_every_experiment_of_one_size(exp6: Path):
     again = reproduce(
         choose(["exp7"]), size=LARGE, out=exp6, known=KNOWN
     )  # computes nothing, and draws the same
-    assert again.jobs == 0
+    assert again.runs == 0
     assert [each.experiment.name for each in again.sections] == ["exp6", "exp7"]
     assert (exp6 / "figures" / "exp7-communication.svg").read_bytes() == before
 
 
 @pytest.mark.long
-def test_another_size_does_not_silently_replace_a_report(exp6: Path):
-    before = (exp6 / "report.html").read_bytes()
-    for name in ("exp6", "exp7"):  # smaller, or not all that is there
-        with pytest.raises(
-            ResultsError, match=r"report of exp6 at T = 60, 1 seed, and this is T = 40.*--replace"
-        ):
-            reproduce(choose([name]), size=SMALL, out=exp6, known=KNOWN)
-    assert (exp6 / "report.html").read_bytes() == before
-    reproduce(choose(["exp7"]), size=SMALL, out=exp6, known=KNOWN, replace=True)
+def test_another_size_replaces_the_report_and_says_so_but_no_results(
+    exp6: Path, capsys: pytest.CaptureFixture[str]
+):
+    before = (exp6 / "report.md").read_text()
+    reproduce(choose(["exp7"]), size=SMALL, out=exp6, known=KNOWN, progress=Progress())
+    assert f"the report of exp6 at {LARGE} is replaced; results stay" in capsys.readouterr().err
     assert sections(exp6) == ["exp7"]
     assert not list((exp6 / "figures").glob("exp6*"))  # none that is stale beside it
-    reproduce(choose(["exp7"]), size=LARGE, out=exp6, known=KNOWN)  # larger: nothing is lost
+    again = reproduce(choose(["exp6"]), size=LARGE, out=exp6, known=KNOWN)
+    assert again.runs == 0
+    assert [line for line in (exp6 / "report.md").read_text().splitlines() if "Wall time" not in line] == [
+        line for line in before.splitlines() if "Wall time" not in line
+    ]
 
 
 @pytest.mark.long
-def test_other_code_does_not_silently_drop_experiments(exp6: Path):
-    path = exp6 / MANIFEST
+def test_what_other_code_made_is_not_shown_beside(exp6: Path):
+    path = exp6 / "run.json"
     manifest = json.loads(path.read_text())
     manifest["made_by"] = "fedfairx 0.0"
     path.write_text(json.dumps(manifest))
-    with pytest.raises(ResultsError, match="report of exp6 by other code"):
-        reproduce(choose(["exp7"]), size=LARGE, out=exp6, known=KNOWN)
-    reproduce(choose(["exp6"]), size=LARGE, out=exp6, known=KNOWN)  # made again: nothing is lost
+    reproduce(choose(["exp7"]), size=LARGE, out=exp6, known=KNOWN)
+    assert sections(exp6) == ["exp7"]
 
 
 def test_drawing_what_is_not_there(tmp_path: Path):
@@ -214,22 +214,17 @@ def test_drawing_what_is_not_there(tmp_path: Path):
 
 
 def test_drawing_an_experiment_that_was_not_run(tmp_path: Path, smoke: Reproduction):
-    manifest = json.loads((smoke.out / MANIFEST).read_text())
+    manifest = json.loads((smoke.out / "run.json").read_text())
     manifest["experiments"] = ["exp1"]
-    (tmp_path / MANIFEST).write_text(json.dumps(manifest))
+    (tmp_path / "run.json").write_text(json.dumps(manifest))
     with pytest.raises(ResultsError, match="no results of exp2"):
         redraw(["exp2"], known=KNOWN, out=tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (lambda text: text[: len(text) // 2], "truncated"),
-        (lambda text: text.replace(f'"schema": {SCHEMA}', '"schema": 99'), "reads results schema"),
-    ],
+    "spoil", [lambda text: text[: len(text) // 2], lambda text: text.replace('"size"', '"length"')]
 )
-def test_a_spoilt_manifest_is_a_clear_error(tmp_path: Path, smoke: Reproduction, spoil, message):
-    text = (smoke.out / MANIFEST).read_text()
-    (tmp_path / MANIFEST).write_text(spoil(text))
-    with pytest.raises(ResultsError, match=message):
-        Manifest.read(tmp_path)
+def test_a_spoilt_manifest_is_a_clear_error(tmp_path: Path, smoke: Reproduction, spoil):
+    (tmp_path / "run.json").write_text(spoil((smoke.out / "run.json").read_text()))
+    with pytest.raises(ResultsError, match="truncated or of another version"):
+        Folder.of(tmp_path)

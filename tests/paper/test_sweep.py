@@ -25,15 +25,15 @@ from paper import Experiment, Outcome, Picture, Results, Run, Size, sweep
 from paper.engine import Progress, ResultsError
 from paper.experiment import PAPER, made_by, perform
 from paper.figures import canvas
-from paper.sweep import Interrupted, Job, Store, ordered, plan, reproduce, write_whole
+from paper.sweep import Folder, Interrupted, Job, ordered, plan, reproduce, write_whole
 
 SIZE = Size(horizon=30, seeds=2)
 QUIET = Progress(quiet=True)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "results", "made")
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path, SIZE, "made")
 
 
 def experiment(
@@ -54,83 +54,72 @@ def experiment(
 # --- stored results --------------------------------------------------------------------------------------
 
 
-def test_what_is_stored_is_read_again(store: Store):
-    run, given = small_run(), replace(outcome((0, 1, 2)), by_agent=np.arange(36.0).reshape(3, 3, 4))
-    store.add(run, given)
-    assert [path.name for path in store.folder.iterdir()] == [f"{run.identity('made')}.npz"]
-    found = store.read(run)
+def test_what_is_stored_is_read_again(folder: Folder):
+    run, given = small_run(), replace(outcome((0, 1)), by_agent=np.arange(24.0).reshape(2, 3, 4))
+    folder.add(run, given)
+    assert folder.path(run).relative_to(folder.out) == Path("results", f"{run.identity('made')}.npz")
+    found = folder.read(run)
     assert found is not None
     for name, value in vars(given).items():
         np.testing.assert_array_equal(getattr(found, name), value)
-    some = found.take((2, 0))
-    assert some.seeds.tolist() == [2, 0]
-    np.testing.assert_array_equal(some.by_agent, given.by_agent[[2, 0]])
 
 
-def test_other_seeds_join_the_file_of_their_run(store: Store):
-    run = small_run()
-    store.add(run, outcome((0, 1)))
-    store.add(run, outcome((1, 2), scale=3.0))  # seed 1 is there already
-    assert len(list(store.folder.iterdir())) == 1
-    found = store.read(run)
+def test_of_more_seeds_the_first_are_taken_and_fewer_are_not_enough(folder: Folder):
+    run, given = small_run(), replace(outcome((0, 1, 2)), by_agent=np.arange(36.0).reshape(3, 3, 4))
+    folder.add(run, given)
+    found = folder.read(run)
     assert found is not None
-    assert found.final().tolist() == [4.0, 4.1, 12.2]
+    assert found.seeds.tolist() == [0, 1]
+    assert found.rounds.tolist() == given.rounds.tolist()
+    np.testing.assert_array_equal(found.by_agent, given.by_agent[:2])
+    assert folder.read(replace(run, least_seeds=4)) is None
 
 
-def test_what_is_not_measured_is_kept_empty(store: Store):
+def test_what_is_not_measured_is_kept_empty(folder: Folder):
     run = small_run()
-    store.add(run, replace(outcome(), exposure=np.empty(0)))
-    found = store.read(run)
+    folder.add(run, replace(outcome(), exposure=np.empty(0)))
+    found = folder.read(run)
     assert found is not None
     assert found.exposure.shape == (2, 0)
 
 
-def test_missing_seeds_are_named(store: Store):
-    run = small_run("curve")
-    store.add(run, outcome((0,)))
-    with pytest.raises(ResultsError, match="no results of mine curve for seeds 1, 2 by made"):
-        store.results(experiment("mine", run), replace(SIZE, seeds=3))
+def test_a_missing_run_is_named(folder: Folder):
+    with pytest.raises(ResultsError, match="no results of mine curve at T = 30, 2 seeds by made"):
+        folder.results(experiment("mine", small_run("curve")))
 
 
 @pytest.mark.parametrize("keep", [0.0, 0.3, 0.95])
-def test_a_file_cut_short_is_set_aside_and_nothing_else_is_lost(store: Store, keep: float):
-    run, other, said = small_run(), small_run(horizon=31), list[str]()
-    store.add(run, outcome())
-    store.add(other, outcome())
-    data = store.path(run).read_bytes()
-    store.path(run).write_bytes(data[: int(keep * len(data))])
-    assert store.usable(run, said.append) is None
-    assert "was cut short or changed and is set aside" in said[0]
-    assert store.path(run).with_suffix(".damaged").exists()
-    assert store.usable(other, said.append) is not None
+def test_a_file_cut_short_is_made_again_and_nothing_else_is_lost(folder: Folder, keep: float):
+    run, other = small_run(), small_run(horizon=31)
+    folder.add(run, outcome())
+    folder.add(other, outcome())
+    data = folder.path(run).read_bytes()
+    folder.path(run).write_bytes(data[: int(keep * len(data))])
+    (job,), reused = plan([experiment("mine", run, other)], folder)
+    assert (job.run, reused) == (run, 1)
 
 
 @pytest.mark.long
-def test_a_changed_bit_is_never_believed(store: Store):
-    """Every seventh byte, with one of its bits turned: the same values, or an error that says so."""
+def test_a_changed_bit_is_never_believed(folder: Folder):
+    """Every seventh byte, with one of its bits turned: the same values, or none."""
     run, given, refused = small_run(), outcome((0, 1)), 0
-    store.add(run, given)
-    whole, rng = store.path(run).read_bytes(), np.random.default_rng(0)
+    folder.add(run, given)
+    whole, rng = folder.path(run).read_bytes(), np.random.default_rng(0)
     for place in range(0, len(whole), 7):
         spoilt = bytearray(whole)
         spoilt[place] ^= 1 << int(rng.integers(8))
-        store.path(run).write_bytes(spoilt)
-        try:
-            found = store.read(run)
-        except ResultsError:
-            refused += 1
-            continue
-        assert found is not None
-        for name, value in vars(given).items():
+        folder.path(run).write_bytes(spoilt)
+        found = folder.read(run)
+        refused += found is None
+        for name, value in vars(given).items() if found is not None else ():
             np.testing.assert_array_equal(getattr(found, name), value)
     assert refused > 100
 
 
-def test_results_of_other_code_are_kept_but_not_used(store: Store):
-    store.add(small_run(), outcome())
-    newer = Store(store.folder, "made later")
-    assert newer.read(small_run()) is None
-    assert store.path(small_run()).exists()
+def test_results_of_other_code_are_kept_but_not_used(folder: Folder):
+    folder.add(small_run(), outcome())
+    assert Folder(folder.out, SIZE, "made later").read(small_run()) is None
+    assert folder.path(small_run()).exists()
 
 
 def test_what_was_there_stays_when_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -153,25 +142,19 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path):
 # --- the plan --------------------------------------------------------------------------------------------
 
 
-def test_the_same_run_of_two_experiments_is_done_once_with_all_seeds(store: Store):
+def test_the_same_run_of_two_experiments_is_done_once_with_all_seeds(folder: Folder):
     few, many = small_run("a"), replace(small_run("b"), least_seeds=5)
     for chosen in (
         [experiment("one", few), experiment("two", many)],
         [experiment("two", many), experiment("one", few)],
     ):
-        (job,), reused = plan(chosen, SIZE, store, QUIET)
-        assert (job.seeds, set(job.wanted_by), reused) == ((0, 1, 2, 3, 4), {"one", "two"}, 0)
-
-
-def test_only_missing_seeds_are_planned(store: Store):
-    store.add(small_run(), outcome((0, 2)))
-    (job,), reused = plan([experiment("mine")], replace(SIZE, seeds=4), store, QUIET)
-    assert (job.seeds, reused) == ((1, 3), 2)
+        (job,), reused = plan(chosen, folder)
+        assert (job.seeds, set(job.wanted_by), reused) == (range(5), {"one", "two"}, 0)
 
 
 def job(key: str, horizon: int, *names: str, live: bool = False) -> Job:
     run = replace(small_run(key, horizon=horizon), play=(lambda *_: outcome()) if live else None)
-    return Job(run, (0,), names or ("ours",))
+    return Job(run, list(names) or ["ours"], range(1))
 
 
 def test_the_papers_come_first_and_then_the_longest() -> None:
@@ -258,7 +241,7 @@ def test_a_stopped_one_has_the_papers_report_and_goes_on(tmp_path: Path) -> None
     assert page.index("> **These experiments still run") < page.index("stopped") < page.index("## short")
     assert "short" in json.loads((tmp_path / "scores.json").read_text())
     done = reproduce(chosen, size=SIZE, out=tmp_path, workers=1)
-    assert done.reused >= 4
+    assert done.reused >= 2
     assert {section.experiment.name for section in done.sections} == {"long", "short", "stopped"}
     assert "still run" not in (tmp_path / "report.md").read_text()
 
@@ -292,7 +275,7 @@ def test_a_result_is_not_lost_when_ctrl_c_comes_while_it_is_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ):
     chosen = [experiment("mine", *(small_run(key, horizon=20 + i) for i, key in enumerate("abc")))]
-    add, calls = Store.add, []
+    add, calls = Folder.add, []
 
     def interrupted(self, run, result):
         calls.append(run.key)
@@ -302,13 +285,13 @@ def test_a_result_is_not_lost_when_ctrl_c_comes_while_it_is_stored(
             add(self, run, result)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Store, "add", interrupted)
+    monkeypatch.setattr(Folder, "add", interrupted)
     with pytest.raises(Interrupted):
         reproduce(chosen, size=SIZE, out=tmp_path, workers=1)
-    assert calls[1] in calls[2:]  # it was stored again
-    monkeypatch.setattr(Store, "add", add)
+    assert (calls[1] in calls[2:]) is (when == "before")  # it is stored then
+    monkeypatch.setattr(Folder, "add", add)
     done = reproduce(chosen, size=SIZE, out=tmp_path, workers=1)
-    assert done.reused >= 4
+    assert done.reused >= 2
 
 
 def test_a_result_that_its_worker_took_along_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -327,7 +310,7 @@ def test_a_result_that_its_worker_took_along_is_made_again(tmp_path: Path, monke
 
         @contextmanager
         def racy(*_: object, **__: object):
-            yield executor
+            yield executor.submit
 
         monkeypatch.setattr(sweep, "engine", racy)
         done = reproduce([experiment("mine")], size=SIZE, out=tmp_path, engine_name="dask://some:1")
@@ -344,14 +327,14 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
-def test_progress_tells_rate_and_time_left(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch):
+def test_progress_tells_the_time_left(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch):
     clock = iter([0.0, 0.0, 4.0])
     monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
     progress = Progress(stream=stream)
-    progress.start(2, 3_000, 40.0)
-    progress.done("exp11 set, 10 seeds", 1_000, 10.0, 3.9)  # few rounds, as of live agents
+    progress.start(2, 40.0)
+    progress.done("exp11 set, 10 seeds", 10.0, 3.9)
     text = stream.getvalue()
-    assert "[1/2] exp11 set, 10 seeds: 3.9 s (250 agent-rounds/s, 12 s left)" in text
+    assert "[1/2] exp11 set, 10 seeds: 3.9 s (12 s left)" in text
     assert text.endswith("\n") is not stream.isatty()
 
 
