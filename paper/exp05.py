@@ -57,7 +57,7 @@ def report(r: Results, _: Size) -> Iterator[Part]:
     """Cost over Fed of every mechanism, and of joining over B0."""
     centred = r.over("centred", "fed")
     yield below(
-        "privacy is cheap with calibrated noise (ours, not the paper's)",
+        "privacy is cheap with calibrated noise",
         "Priv/Fed at (2, 0.1) with blt, centred at a public point,",
         centred,
         CHEAP,
@@ -67,7 +67,7 @@ def report(r: Results, _: Size) -> Iterator[Part]:
     joined = {text: r.over(f"own+released@{budget}", "b0") for budget, text in named.items()}
     where, most = worst(joined)
     yield Claim(
-        "joining hardly hurts (ours, not the paper's)",
+        "joining hardly hurts",
         f"own+released is at most {HARMLESS:g} times B0 at every (ε, δ)",
         f"worst at (ε, δ) = ({where}): {most}",
         judge(joined, high=HARMLESS),
@@ -96,8 +96,9 @@ def report(r: Results, _: Size) -> Iterator[Part]:
     figure, (axes,) = figures.canvas(width=5.6, height=3.4)
     for i, name in enumerate(mechanisms()):
         for delta, place in zip(DELTAS, (i - 0.12, i + 0.12), strict=True):
-            values, filled = r[f"{name}@{delta:g}"].final(), delta == DELTAS[0]
-            figures.draw_mark(axes, place, values, COLOURS[name], filled=filled, marker="o", ms=7, capsize=3)
+            colour = COLOURS[name]
+            style = {"color": colour, "mfc": colour if delta == DELTAS[0] else "white", "marker": "o"}
+            figures.mark(axes, place, [r.regret(f"{name}@{delta:g}")], ms=7, capsize=3, **style)
     axes.set_yscale("log")
     beside: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "fontsize": 8, "va": "center"}
     for run, label, algorithm in (("b0", "B0 (alone)", env.B0), ("fed", "Fed (no privacy)", env.FED)):

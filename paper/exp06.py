@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -55,39 +54,32 @@ def report(r: Results, size: Size) -> Iterator[Part]:
     """The last action's share against its fair share; share over fair share by rank; fairness regret."""
     shares = {(name, how): over_fair(r, size, name, how) for name in POLICIES for how in HOWS}
     last = {key: estimate(values[:, -1]) for key, values in shares.items()}
-
-    def both(name: str) -> str:
-        return " and ".join(f"{last[name, how].value:.2f}" for how in HOWS)
-
+    both = {name: " and ".join(f"{last[name, how].value:.2f}" for how in HOWS) for name in POLICIES}
     starved = judge({how: last["linucb", how] for how in HOWS}, high=STARVED)
     served = judge({how: last[MERIT, how] for how in HOWS}, low=SERVED)
     yield Claim(
-        "winner-takes-all starves actions, fair exposure does not (ours, not the paper's)",
+        "winner-takes-all starves actions, fair exposure does not",
         f"of actions that stay, the last gets below {STARVED:g} of its fair share from LinUCB, and "
         f"above {SERVED:g} of it from expected merit, alone and together",
-        f"alone and together: LinUCB {both('linucb')}, the paper's rule {both(PAPER)}, expected merit "
-        f"{both(MERIT)} of the fair share",
+        f"alone and together: LinUCB {both['linucb']}, the paper's rule {both[PAPER]}, expected merit "
+        f"{both[MERIT]} of the fair share",
         served if starved == "holds" else starved,
     )
     world, usual = WORLD.scenario(size, "fed"), f"{MERIT}, alone"
     fair = fair_shares(size, r[usual].seeds).mean(axis=0)
     columns = ("policy", "agents learn", "share of the best action", "share of the last action")
     over = ("last action, over its fair share", "the same in the worst seed", "fairness regret at T")
+    rows = []
+    for (name, how), values in shares.items():
+        run = f"{name}, {how}"
+        ends = [estimate(r[run].exposure[:, rank]) for rank in (0, -1)]
+        worst = f"{values[:, -1].min():.3f}"
+        rows.append((POLICIES[name][0], HOWS[how], *ends, last[name, how], worst, r.regret(run)))
     yield Table(
         f"Exposure of {world.arms} actions that stay, by rank of merit; one agent alone or {world.agents} "
         f"together, T = {number(world.horizon)}, {r.seeds(usual)} seeds",
         (*columns, *over),
-        [
-            (
-                POLICIES[name][0],
-                HOWS[how],
-                *(estimate(r[f"{name}, {how}"].exposure[:, rank]) for rank in (0, -1)),
-                last[name, how],
-                f"{shares[name, how][:, -1].min():.3f}",
-                r.regret(f"{name}, {how}"),
-            )
-            for name, how in shares
-        ],
+        rows,
         f"Fair shares: best {number(fair[0])}, last {number(fair[-1])}.",
     )
 
@@ -96,21 +88,14 @@ def report(r: Results, size: Size) -> Iterator[Part]:
         figures.by_rank(axes, {name: shares[name, how] for name in POLICIES}, POLICIES, FLOOR)
         axes.set_title(f"({letter}) who is shown, agents learn {HOWS[how]}")
     panels[0].set_ylabel("share of exposure, over the fair share")
-    axes = panels[2]
-    finals = {(name, how): r[f"{name}, {how}"].final() for name, how in shares}
-    for (name, how), values in finals.items():
-        place = len(POLICIES) - 1 - list(POLICIES).index(name) + (0.12 if how == "alone" else -0.12)
-        _, colour, marker = POLICIES[name]
-        style: dict[str, Any] = {
-            "filled": how == "alone",
-            "across": True,
-            "marker": marker,
-            "ms": 6,
-            "capsize": 3,
-        }
-        figures.draw_mark(axes, place, values, colour, **style)
+    axes, regrets = panels[2], {(name, how): r.regret(f"{name}, {how}") for name, how in shares}
+    for (name, how), regret in regrets.items():
+        alone, (_, colour, marker) = how == "alone", POLICIES[name]
+        place = len(POLICIES) - 1 - list(POLICIES).index(name) + (0.12 if alone else -0.12)
+        style = {"color": colour, "mfc": colour if alone else "white", "marker": marker, "ms": 6}
+        figures.mark(axes, place, [regret], across=True, capsize=3, **style)
     axes.set_yticks(range(len(POLICIES)), [label for label, _, _ in reversed(POLICIES.values())])
-    means = [float(values.mean()) for values in finals.values()]
+    means = [regret.value for regret in regrets.values()]
     figures.log_ticks(axes.xaxis, (0.5 * min(means), 1.5 * max(means)))
     axes.set_ylim(-0.5, len(POLICIES) - 0.5)
     axes.set_xlabel("fairness regret at T")

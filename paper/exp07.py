@@ -54,7 +54,7 @@ def report(r: Results, size: Size) -> Iterator[Part]:
     """Regret by number of releases; how few releases come within a tenth of the best."""
     fed, priv, printed = near_best(r, "fed"), near_best(r, "priv"), r.syncs("fed, paper")
     yield Claim(
-        "far fewer releases do as well (ours, not the paper's)",
+        "far fewer releases do as well",
         "a schedule with a tenth of the printed schedule's releases is within a tenth of Fed's least regret",
         f"within a tenth of the least regret: Fed with {number(fed)} releases, Priv with {number(priv)}; the "
         f"printed schedule makes {number(printed)}",
@@ -75,9 +75,11 @@ def report(r: Results, size: Size) -> Iterator[Part]:
     figure, (axes,) = figures.canvas(width=6.4, height=0.3 * len(releases) + 1.3)
     for row, name in enumerate(releases):
         for kind, algorithm in KINDS.items():
-            values, private = r[f"{kind}, {name}"].final(), (kind, name) != ("priv", "determinant")
-            style = {"marker": "o", "ms": 5.5, "capsize": 2, "label": LABELS[kind] if row == 0 else None}
-            figures.draw_mark(axes, row, values, COLOURS[algorithm], filled=private, across=True, **style)
+            colour, private = COLOURS[algorithm], (kind, name) != ("priv", "determinant")
+            style = {"color": colour, "mfc": colour if private else "white", "marker": "o", "ms": 5.5}
+            label = LABELS[kind] if row == 0 else None
+            marked = [r.regret(f"{kind}, {name}")]
+            figures.mark(axes, row, marked, across=True, capsize=2, label=label, **style)
     axes.axvline(alone.value, color=COLOURS[env.B0], lw=1.1, ls="--", label="B0: never")
     finals = [r.mean(run) for run in r]
     figures.log_ticks(axes.xaxis, (0.8 * min(finals), 1.25 * max(finals)))

@@ -39,7 +39,7 @@ def report(r: Results, _: Size) -> Iterator[Part]:
     """Fed/B0 and Priv/B0 by steepness and in the mixed federation."""
     fed, priv = (ratio(r[f"{name}, mixed"].final(), apart(r, name)) for name in ("fed", "priv"))
     yield below(
-        "agents with different merits can learn together (ours, not the paper's)",
+        "agents with different merits can learn together",
         "Fed's regret in the mixed federation, over each agent's among its own kind,",
         fed,
         1.1,

@@ -46,20 +46,20 @@ def report(r: Results, size: Size) -> Iterator[Part]:
     best = {f"{how} at {d:g}": over_best(r, how, d) for how, d in tried}
     where, most = worst(alone)
     yield Claim(
-        "joining hardly hurts at any distance that was tried (ours, not the paper's)",
+        "joining hardly hurts at any distance that was tried",
         f"regret is at most {NO_WORSE:g} times that alone at every distance, with and without privacy",
         f"worst: {where}: {most}",
         judge(alone, high=NO_WORSE),
     )
     where, most = worst(best)
     yield Claim(
-        "and is near the better of alone and pooled (ours, not the paper's)",
+        "and is near the better of alone and pooled",
         f"regret is at most {NEAR_BEST:g} times the better of the two at every distance",
         f"worst: {where}: {most}",
         judge(best, high=NEAR_BEST),
     )
     yield below(
-        "partners who are alike gain as before (ours, not the paper's)",
+        "partners who are alike gain as before",
         "regret over that alone",
         alone["differ at 0"],
         0.5,

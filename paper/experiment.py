@@ -256,12 +256,14 @@ class Experiment:
         return self.origin != OWN and not size.full
 
     def parts(self, results: Results, size: Size) -> Iterator[Part]:
-        """The report's parts; at a reduced size nothing gets a verdict."""
+        """The report's parts; claims say whose they are, and at a reduced size nothing gets a verdict."""
+        reduced = self.reduced(size)
         for part in self.report(results, size):
-            if self.reduced(size) and isinstance(part, Ratio):
+            if isinstance(part, Ratio) and reduced:
                 yield part._replace(judged=False)
-            elif self.reduced(size) and isinstance(part, Claim):
-                yield part._replace(verdict="not judged")
+            elif isinstance(part, Claim):
+                statement = part.statement + " (ours, not the paper's)" * (self.origin == OURS)
+                yield part._replace(statement=statement, verdict="not judged" if reduced else part.verdict)
             else:
                 yield part
 

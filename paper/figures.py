@@ -5,20 +5,24 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from fedfairx.evaluation import Estimate
 from paper import world as env
 from paper.experiment import DATA, FAIRNESS, REWARD, Outcome, Picture, Results, Size
-from paper.scores import Array, half_width
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from paper.scores import Array, estimate, half_width
 
 _STYLE = json.loads((DATA / "style.json").read_text(encoding="utf-8"))
 #: Okabe and Ito's colours, which people with any colour vision tell apart.
@@ -52,17 +56,13 @@ class Trend(NamedTuple):
 @contextmanager
 def styled() -> Iterator[None]:
     """Apply the style while figures are drawn and saved."""
-    import matplotlib as mpl
-
     with mpl.rc_context(_STYLE["style"]):  # its hash salt makes the same figure the same SVG file
         yield
 
 
 def canvas(*, panels: int = 1, width: float = 7.2, height: float = 3.3) -> tuple[Figure, list[Axes]]:
     """A figure and its panels; to be used inside `styled`."""
-    from matplotlib.figure import Figure as NewFigure
-
-    figure = NewFigure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height), layout="constrained")
     figure.get_layout_engine().set(wspace=0.05)  # type: ignore[union-attr,call-arg]
     axes = list(np.atleast_1d(figure.subplots(1, panels)))
     return figure, axes
@@ -75,19 +75,12 @@ def write_note(figure: Figure, note: str) -> None:
 
 def save(figure: Figure) -> tuple[bytes, bytes]:
     """The figure as PNG and SVG. It calls canvases, because `savefig` draws figures with a layout twice."""
-    from matplotlib import rcParams
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    def in_memory(draw: Callable[..., Any], **more: Any) -> bytes:
-        buffer = io.BytesIO()
-        draw(buffer, **more)
-        return buffer.getvalue()
-
-    figure.set_dpi(rcParams["savefig.dpi"])
-    png = in_memory(FigureCanvasAgg(figure).print_png)
+    png, svg = io.BytesIO(), io.BytesIO()
+    figure.set_dpi(mpl.rcParams["savefig.dpi"])
+    FigureCanvasAgg(figure).print_png(png)
     figure.set_layout_engine("none")  # the layout is done; a second one would take as long as drawing
-    return png, in_memory(FigureCanvasSVG(figure).print_svg, metadata={"Date": None})
+    FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None})
+    return png.getvalue(), svg.getvalue()
 
 
 # --- axes ------------------------------------------------------------------------------------------------
@@ -95,15 +88,11 @@ def save(figure: Figure) -> tuple[bytes, bytes]:
 
 def thousands(axis: Any) -> None:
     """Format tick labels with spaced thousands."""
-    from matplotlib.ticker import FuncFormatter
-
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}".replace(",", " ")))
 
 
 def round_axis(axes: Axes) -> None:
     """Set the x axis of curves over rounds, from 0 to the last round, with few ticks."""
-    from matplotlib.ticker import MaxNLocator
-
     axes.margins(x=0)
     axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
     axes.set_xlim(left=0)
@@ -145,8 +134,6 @@ def end_labels(axes: Axes, ends: Sequence[End], *, gap: float = 0.065) -> None:
 
 def plain_log(axis: Any, ticks: Sequence[float]) -> None:
     """Make an axis logarithmic, with these ticks labelled by plain numbers."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
     getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
     axis.set_major_locator(FixedLocator(list(ticks)))
     axis.set_minor_locator(NullLocator())
@@ -193,9 +180,6 @@ def share_height(panels: Sequence[Axes], ends: Sequence[Sequence[End]]) -> None:
 
 def key(axes: Axes, *, paper: bool, seeds: int, where: Any = "upper left") -> None:
     """Add a legend of the line styles."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
     handles: list[Any] = [Line2D([], [], color="#333333", label="ours, mean")]
     if seeds > 1:
         handles.append(Patch(color="#333333", alpha=0.2, lw=0, label=f"95 % band, {seeds} seeds"))
@@ -218,15 +202,16 @@ def level(axes: Axes) -> None:
 # --- means with 95 % intervals ---------------------------------------------------------------------------
 
 
-def error_bar(values: Array) -> Any:
-    """Half the width of the 95 % interval of the mean over seeds; 0 for a single seed."""
-    return np.nan_to_num(half_width(values))
-
-
-def error_bars(estimates: Sequence[Estimate]) -> tuple[list[float], Array]:
-    """Values of estimates, and (2, n) how far their intervals reach below and above."""
-    sides = [[each.value - each.low for each in estimates], [each.high - each.value for each in estimates]]
-    return [each.value for each in estimates], np.nan_to_num(sides)
+def mark(
+    axes: Axes, places: Any, estimates: Iterable[Estimate], *, across: bool = False, **style: Any
+) -> None:
+    """Draw estimates with their intervals at places on the x axis, or `across` on the y axis."""
+    values, low, high = np.array([(each.value, each.low, each.high) for each in estimates]).T
+    reach = np.nan_to_num([values - low, high - values])  # 0 for a single seed
+    if across:
+        axes.errorbar(values, places, xerr=reach, **style)
+    else:
+        axes.errorbar(places, values, yerr=reach, **style)
 
 
 def draw_curve(axes: Axes, rounds: Any, values: Array, label: str, colour: str, **style: Any) -> End:
@@ -255,25 +240,9 @@ def draw_points(
     axes: Axes, x: Sequence[float], values: Sequence[Array], label: str, colour: str, marker: str = "o"
 ) -> End:
     """Draw connected means with 95 % intervals. Returns a label for `end_labels`."""
-    means, halves = [float(v.mean()) for v in values], [float(error_bar(v)) for v in values]
-    axes.errorbar(x, means, yerr=halves, color=colour, marker=marker, ms=4.5, capsize=2.5, lw=1.4)
-    return means[-1], label, colour
-
-
-def draw_mark(
-    axes: Axes,
-    place: float,
-    values: Array,
-    colour: str,
-    *,
-    filled: bool = True,
-    across: bool = False,
-    **style: Any,
-) -> None:
-    """Draw a mean with its 95 % interval at a place on the x axis, or `across` at one on the y axis."""
-    x, y = (values.mean(), place) if across else (place, values.mean())
-    half = {"xerr" if across else "yerr": error_bar(values)}
-    axes.errorbar(x, y, **half, color=colour, mfc=colour if filled else "white", **style)
+    estimates = [estimate(each) for each in values]
+    mark(axes, x, estimates, color=colour, marker=marker, ms=4.5, capsize=2.5, lw=1.4)
+    return estimates[-1].value, label, colour
 
 
 def draw_ratios(
@@ -281,15 +250,18 @@ def draw_ratios(
 ) -> None:
     """Draw the ratios of several rules side by side, at places on the y axis."""
     for i, (name, rule) in enumerate(rules.items()):
-        values, reach = error_bars(ratios[name])
         style = {"color": rule.colour, "marker": rule.marker, "label": rule.label, "ms": 5, "lw": 0}
-        axes.errorbar(values, places + step * ((len(rules) - 1) / 2 - i), xerr=reach, elinewidth=1.1, **style)
+        beside = places + step * ((len(rules) - 1) / 2 - i)
+        mark(axes, beside, ratios[name], across=True, elinewidth=1.1, **style)
 
 
-def draw_bar(axes: Axes, place: float, values: Array, width: float, colour: str, **style: Any) -> None:
-    """Draw a mean with its 95 % interval as a bar."""
-    half, thin = error_bar(values), {"lw": 0.9, "capsize": 2}
-    axes.bar(place, values.mean(), width, yerr=half, color=colour, error_kw=thin, **style)
+def draw_bar(axes: Axes, place: float, values: Array, width: float, colour: str, **style: Any) -> float:
+    """Draw a mean with its 95 % interval as a bar. Returns the interval's end."""
+    half = float(np.nan_to_num(half_width(values)))
+    axes.bar(
+        place, values.mean(), width, yerr=half, color=colour, error_kw={"lw": 0.9, "capsize": 2}, **style
+    )
+    return float(values.mean()) + half
 
 
 def draw_trends(

@@ -100,11 +100,11 @@ def claims(r: Results) -> Iterator[Claim]:
             for kind, delay in product(kinds, DELAYS)
             if delay
         }
-        name = f"late rewards: {statement} before saturation (ours, not the paper's)"
+        name = f"late rewards: {statement} before saturation"
         yield below(name, "its regret over that before", ratios, limit, note=" in each world")
     shares = {when(delay): silent_share(r, delay, MERIT) for delay in DELAYS}
     yield below(
-        "an action whose rewards never come is not favoured (ours, not the paper's)",
+        "an action whose rewards never come is not favoured",
         "its share over the average share",
         shares,
         MOST_SHARE,
@@ -118,7 +118,7 @@ def claims(r: Results) -> Iterator[Claim]:
     }
     worse = {name: each for name, each in ratios.items() if outside(each, high=1.0)}
     yield Claim(
-        "late rewards: in no world has another rule less regret than expected merit (ours, not the paper's)",
+        "late rewards: in no world has another rule less regret than expected merit",
         f"nowhere in the {len(KINDS) * len(DELAYS)} worlds does the 95 % interval of its fairness regret "
         "over that of another rule lie above 1",
         f"worse in: {listed(worse)}" if worse else "worse in no world",

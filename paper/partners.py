@@ -136,7 +136,7 @@ class Members(NamedTuple):
         """The claim that members gain on average."""
         what = f"fairness regret over that alone, the mean over {self.kind}s,"
         mean = estimate(self.by_member(r, world, how).mean(axis=1))
-        return below(f"{statement} (ours, not the paper's)", what, mean, limit, note=note)
+        return below(f"{statement}", what, mean, limit, note=note)
 
     def no_loss(
         self, r: Results, statement: str, limit: float, world: str, how: str, *, note: str = ""
@@ -146,7 +146,7 @@ class Members(NamedTuple):
             name: ratio(own) for name, own in zip(self.names, self.by_member(r, world, how).T, strict=True)
         }
         what, note = "fairness regret over that alone", f" at every {self.kind}{note}"
-        return below(f"{statement} (ours, not the paper's)", what, each, limit, note=note)
+        return below(f"{statement}", what, each, limit, note=note)
 
     def table(self, r: Results, title: str, world: str, hows: Iterable[str], note: str = "") -> Table:
         """Regret of every way of deciding: per decision, over that alone, and in rewards."""

@@ -142,7 +142,7 @@ def report(r: Results, _: Size) -> Iterator[Part]:
     yield MEMBERS.no_loss(r, "places that are pooled as alike do not lose", NO_WORSE, LINEAR, ALIKE)
     yield MEMBERS.gain(r, "and gain on the mean", 1.0, LINEAR, DIFFER)
     yield below(
-        "products of numbers, which a linear model lacks, help pupils (ours, not the paper's)",
+        "products of numbers, which a linear model lacks, help pupils",
         "pupils lost per 1000, with products less without, alone,",
         gained[ALONE],
         0.0,

@@ -23,48 +23,12 @@ The printed proof of Theorem 1, step by step (C = 4L√β/γ, ℓ = ln(1 + T/d),
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from fedfairx.errors import require
 from paper.scores import Array
-
-_Rule = tuple[Callable[[float], bool], str]
-_COUNT: _Rule = (lambda v: v >= 1 and v == int(v), "must be an integer >= 1")
-_AMOUNT: _Rule = (lambda v: math.isfinite(v) and v >= 0, "must be finite and >= 0")
-_POSITIVE: _Rule = (lambda v: math.isfinite(v) and v > 0, "must be finite and > 0")
-_RULES: dict[str, _Rule] = {
-    **dict.fromkeys(("horizon", "agents", "dimension", "rounds", "gap"), _COUNT),
-    **dict.fromkeys(("radius", "lipschitz", "observations"), _AMOUNT),
-    **dict.fromkeys(("noise_sd", "norm_bound", "moment_noise"), _AMOUNT),
-    **dict.fromkeys(("minimum_merit", "regulariser", "eigenvalue_low", "width"), _POSITIVE),
-    **dict.fromkeys(("failure", "alpha"), (lambda v: 0 < v < 1, "must be in (0, 1)")),
-    "determinant_ratio": (lambda v: math.isfinite(v) and v > 1, "must be finite and > 1"),
-}
-
-
-def _check(**values: float) -> None:
-    for name, value in values.items():
-        holds, rule = _RULES[name]
-        require(holds(value), name, rule, value)
-
-
-def _check_eigenvalues(low: float, high: float) -> None:
-    _check(eigenvalue_low=low)
-    ordered = math.isfinite(high) and high >= low
-    require(ordered, "eigenvalue_high", "must be finite and >= eigenvalue_low", high)
-
-
-def _definite(name: str, matrix: Array) -> Array:
-    matrix = np.asarray(matrix, dtype=float)
-    square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] >= 1
-    sound = square and bool(np.isfinite(matrix).all()) and bool(np.allclose(matrix, matrix.T))
-    sound = sound and bool(np.linalg.eigvalsh(matrix)[0] > 0)
-    require(sound, name, "must be a symmetric positive definite matrix", f"array of shape {matrix.shape}")
-    return matrix
 
 
 class EllipticalPotential(NamedTuple):
@@ -77,8 +41,6 @@ class EllipticalPotential(NamedTuple):
 
 def elliptical_potential_bound(observations: int, *, initial: Array, norm_bound: float = 1.0) -> float:
     """Compute the right side of Lemma 1 for vectors of norm at most `norm_bound` added to `initial`."""
-    _check(observations=observations, norm_bound=norm_bound)
-    initial = _definite("initial", initial)
     d = initial.shape[0]
     log_mean_det = float(np.linalg.slogdet(initial)[1]) / d
     mean_eigenvalue = (float(np.trace(initial)) + observations * norm_bound**2) / d
@@ -89,14 +51,9 @@ def elliptical_potential(
     vectors: Array, *, initial: Array, norm_bound: float | None = None
 ) -> EllipticalPotential:
     """Compute all members of Lemma 1 for `vectors` (n, d) added one by one to `initial` (d, d)."""
-    U = _definite("initial", initial).copy()
-    vectors = np.asarray(vectors, dtype=float)
-    fits = vectors.ndim == 2 and vectors.shape[1] == U.shape[0]
-    require(fits, "vectors", f"must have shape (n, {U.shape[0]})", vectors.shape)
-    require(bool(np.isfinite(vectors).all()), "vectors", "must be finite", vectors.shape)
+    U = np.array(initial, dtype=float)
     longest = float(np.linalg.norm(vectors, axis=1).max(initial=0.0))
     norm_bound = longest if norm_bound is None else norm_bound
-    require(longest <= norm_bound * (1 + 1e-12), "norm_bound", "must bound every vector's norm", norm_bound)
     start = float(np.linalg.slogdet(U)[1])
     potential = 0.0
     for x in vectors:
@@ -113,7 +70,6 @@ def martingale_bound(rounds: int, *, failure: float, width: float = 1.0) -> floa
     `width` bounds every w; the paper's 1 needs a regulariser of at least 1 (w ≤ 1/√λ). The proof is
     Azuma-Hoeffding.
     """
-    _check(rounds=rounds, failure=failure, width=width)
     return width * math.sqrt(2 * rounds * math.log(4 / failure))
 
 
@@ -125,14 +81,7 @@ def instant_regret_bound(
     `lipschitz` (L) and `minimum_merit` (γ) are of the merit on the means that occur: the means of θ*, θ̂ and
     θ_t. Optimism plays no part in the proof. exp(cμ) has L/γ = c·exp(c·(highest - lowest mean)).
     """
-    V = _definite("gram", gram)
-    contexts, policy = np.asarray(contexts, dtype=float), np.asarray(policy, dtype=float)
-    fits = contexts.ndim == 2 and contexts.shape[1] == V.shape[0] and policy.shape == contexts.shape[:1]
-    require(fits, "contexts", "must have shape (K, d), with policy (K,) and gram (d, d)", contexts.shape)
-    sound = bool((policy >= 0).all()) and abs(float(policy.sum()) - 1) < 1e-6
-    require(sound, "policy", "must be probabilities that sum to 1", policy.shape)
-    _check(radius=radius, lipschitz=lipschitz, minimum_merit=minimum_merit)
-    squares = (contexts * np.linalg.solve(V, contexts.T).T).sum(axis=1)
+    squares = (contexts * np.linalg.solve(gram, contexts.T).T).sum(axis=1)
     widths = np.sqrt(np.maximum(0.0, squares))
     return 4 * lipschitz * radius / minimum_merit * float(policy @ widths)
 
@@ -144,7 +93,6 @@ def communication_bound(agents: int, *, dimension: int, horizon: int) -> int:
     g = ⌈T/B⌉ and at most T/g ≤ B from then on; B grows with m and d, so B ≥ ln²(1 + T) ≥ log₂ T ≥ ⌈log₂ g⌉
     for T ≥ 4, and T = 1, 2, 3 need no more than 1, 2, 3.
     """
-    _check(agents=agents, dimension=dimension, horizon=horizon)
     return math.ceil(2 * agents * dimension**2 * math.log1p(horizon / dimension) ** 2)
 
 
@@ -165,9 +113,6 @@ def private_radius_printed(
     ρ, ρ̄ bound the eigenvalues of one agent's noise H_i, z bounds ‖h_i‖_{H_i⁻¹}, c bounds ‖θ*‖. The factor m
     is larger than necessary: see `private_radius`.
     """
-    _check(rounds=rounds, agents=agents, dimension=dimension, noise_sd=noise_sd, alpha=alpha)
-    _check(norm_bound=norm_bound, moment_noise=moment_noise)
-    _check_eigenvalues(eigenvalue_low, eigenvalue_high)
     inside = eigenvalue_high / eigenvalue_low + rounds / (dimension * eigenvalue_low)
     spread = 2 * math.log(2 / alpha) + dimension * math.log(inside)
     bias = norm_bound * math.sqrt(eigenvalue_high) + moment_noise
@@ -191,9 +136,6 @@ def private_radius(
     θ̂ - θ* = V⁻¹(Xη + h - Hθ*) with V ≽ H, and V ≽ G + ρ_min I for the first term (Abbasi-Yadkori et al.
     2011). From the paper's per-agent ρ, ρ̄, z take mρ, mρ̄ and √m z, since hᵀH⁻¹h is jointly subadditive.
     """
-    _check(observations=observations, dimension=dimension, noise_sd=noise_sd, alpha=alpha)
-    _check(norm_bound=norm_bound, moment_noise=moment_noise)
-    _check_eigenvalues(eigenvalue_low, eigenvalue_high)
     spread = 2 * math.log(2 / alpha) + dimension * math.log1p(observations / (dimension * eigenvalue_low))
     return noise_sd * math.sqrt(spread) + norm_bound * math.sqrt(eigenvalue_high) + moment_noise
 
@@ -258,8 +200,6 @@ def theorem1_bound(
     a schedule that doubles up to it and then keeps it; None is the paper's own. Step 3 needs decisions from
     shared and fresh local statistics together; from the shared ones alone it does not follow.
     """
-    _check(horizon=horizon, agents=agents, dimension=dimension, radius=radius, lipschitz=lipschitz)
-    _check(minimum_merit=minimum_merit, regulariser=regulariser, determinant_ratio=determinant_ratio)
     size = 4 * lipschitz * radius / minimum_merit
     printed = _printed(horizon, agents, dimension, math.log1p(horizon / dimension), determinant_ratio)
     total = _total(horizon, agents, dimension, regulariser, failure, determinant_ratio, gap)
@@ -289,9 +229,6 @@ def theorem2_bound(
     ln(ρ̄/ρ + T/(dρ)). (b) The schedule's gap has ln²(1 + T/d) in it, not this logarithm, so the printed
     m T d ln(·) needs the latter to be the smaller one; `total` uses the real gap.
     """
-    _check(horizon=horizon, agents=agents, dimension=dimension, radius=radius, lipschitz=lipschitz)
-    _check(minimum_merit=minimum_merit, determinant_ratio=determinant_ratio)
-    _check_eigenvalues(eigenvalue_low, eigenvalue_high)
     size = 4 * lipschitz * radius / minimum_merit
     log = math.log(eigenvalue_high / eigenvalue_low + horizon / (dimension * eigenvalue_low))
     printed = _printed(horizon, agents, dimension, log, determinant_ratio)
@@ -307,7 +244,6 @@ def _total(T: int, m: int, d: int, regulariser: float, failure: float, nu: float
     """Compute the repaired bound over C; step numbers are those of this module's docstring."""
     if gap is None:
         gap = math.ceil(T / (m * d**2 * math.log1p(T / d) ** 2))  # Alg. 1 line 12
-    _check(gap=gap)
     gap = min(gap, T)
     log = math.log1p(m * T / (d * regulariser))
     # Lemma 1 speaks of min{1, w²}. Widths reach 1/√λ, so w² ≤ loose·min{1, w²} and w ≤ √loose.
