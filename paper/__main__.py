@@ -16,7 +16,8 @@ from paper.calibrate import SearchGrid, calibrate
 from paper.engine import Progress, engine
 from paper.experiment import FULL, QUICK, Experiment
 from paper.registry import EXPERIMENTS, choose, load
-from paper.sweep import Interrupted, redraw, reproduce, write_whole
+from paper.scores import Claim, Ratio
+from paper.sweep import Interrupted, reproduce, write_whole
 
 EXIT_REFUSED, EXIT_INTERRUPTED = 2, 130
 EXAMPLES = """\
@@ -25,8 +26,6 @@ examples:
   python -m paper reproduce exp1 exp3 --quick
   python -m paper reproduce all --engine dask://10.0.0.5:8786
   python -m paper reproduce mine --plugin mine.py"""
-#: Exit code, values for JSON, text.
-Answer = tuple[int, object, str]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -36,24 +35,21 @@ def parser() -> argparse.ArgumentParser:
 
     def verb(name: str, text: str, **more: Any) -> argparse.ArgumentParser:
         raw = argparse.RawDescriptionHelpFormatter
-        made = verbs.add_parser(name, help=text, description=f"{text}.", formatter_class=raw, **more)
-        made.add_argument("--json", action="store_true", help="print the answer as JSON")
-        return made
+        return verbs.add_parser(name, help=text, description=f"{text}.", formatter_class=raw, **more)
 
     kept = "stored results are not computed again: one that was stopped continues where it ended"
     made = verb("reproduce", f"run experiments and write a report; {kept}", epilog=EXAMPLES)
-    drawn = verb("plot", "draw the figures and write the report again, from stored results")
     listed = verb("list", "list the experiments")
     fitted = verb("calibrate", "fit K, σ and the scale s of the radius to the paper's B0 curve")
-    for each in (made, drawn, listed):
+    for each in (made, listed):
         text = "a Python file with experiments"
         each.add_argument("--plugin", type=Path, action="append", default=[], help=text)
-    for each in (made, drawn):
-        names = "exp1 … exp12, flights, star, or all (the default)"
-        each.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help=names)
-        results = {"metavar": "DIR", "help": "folder of the results"}
-        each.add_argument("--out", type=Path, default=Path("results"), **results)  # type: ignore[arg-type]
-        each.add_argument("--quiet", action="store_true", help="do not print the progress")
+    names = "exp1 … exp12, flights, star, or all (the default)"
+    made.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help=names)
+    made.add_argument(
+        "--out", type=Path, default=Path("results"), metavar="DIR", help="folder of the results"
+    )
+    made.add_argument("--quiet", action="store_true", help="do not print the progress")
     made.add_argument("--quick", action="store_true", help="make every figure at a reduced size")
     made.add_argument("--seeds", type=int, help="runs of each setting (default: 5, as in the paper)")
     made.add_argument("--horizon", type=int, help="rounds T (default: 100000, as in the paper)")
@@ -77,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0 done, 1 failed, 2 refused, 130 interrupted."""
     args = parser().parse_args(argv)
     try:
-        code, answer, text = VERBS[args.verb](args)
+        code, text = VERBS[args.verb](args)
     except Interrupted as error:
         print(f"paper: stopped: {error}; the same command goes on from there", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -87,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:  # again: threads inside of compiled code would keep the process alive
         print("paper: stopped", file=sys.stderr, flush=True)
         os._exit(EXIT_INTERRUPTED)
-    print(json.dumps(answer, indent=2, ensure_ascii=False) if args.json else text)
+    print(text)
     return code
 
 
@@ -100,7 +96,7 @@ def _known(plugins: Sequence[tuple[object, dict[str, Experiment]]]) -> dict[str,
     return EXPERIMENTS | {name: each for _, found in plugins for name, each in found.items()}
 
 
-def _reproduce(args: argparse.Namespace) -> Answer:
+def _reproduce(args: argparse.Namespace) -> tuple[int, str]:
     plugins = [load(path) for path in args.plugin]
     known = _known(plugins)
     done = reproduce(
@@ -117,31 +113,22 @@ def _reproduce(args: argparse.Namespace) -> Answer:
         print(f"paper: {label} failed: {reason}", file=sys.stderr)
     if done.failures:
         print("paper: the other results are stored; the same command tries these again", file=sys.stderr)
-    scores = {section.experiment.name: section.scores() for section in done.sections}
     lines = []
-    for name, each in {} if args.quiet else scores.items():
-        for r in each["ratios"]:
-            lines.append(f"{name}  {r['name']}: paper {r['paper']:.2f}, ours {r['ours']:.2f}: {r['verdict']}")
-        lines += [f"{name}  {c['statement']}: {c['verdict']}; {c['found']}" for c in each["claims"]]
-    values = {name: getattr(done, name) for name in ("runs", "reused", "failures", "seconds")}
-    answer = {"out": str(done.out), "report": str(done.report), **values, "scores": scores}
-    return bool(done.failures), answer, "\n".join([*lines, f"{done.report} ({done.seconds:.1f} s)"])
+    for section in [] if args.quiet else done.sections:
+        ratios, claims, name = section.of(Ratio), section.of(Claim), section.experiment.name
+        lines += [
+            f"{name}  {r.name}: paper {r.paper:.2f}, ours {r.ours.value:.2f}: {r.verdict}" for r in ratios
+        ]
+        lines += [f"{name}  {claim.statement}: {claim.verdict}; {claim.found}" for claim in claims]
+    return bool(done.failures), "\n".join([*lines, f"{done.report} ({done.seconds:.1f} s)"])
 
 
-def _plot(args: argparse.Namespace) -> Answer:
+def _list(args: argparse.Namespace) -> tuple[int, str]:
     known = _known([load(path) for path in args.plugin])
-    choose(args.experiments, known)  # refuses unknown names
-    names = [] if "all" in args.experiments else args.experiments
-    sections = redraw(names, known=known.values(), out=args.out, progress=Progress(quiet=args.quiet))
-    return 0, {each.experiment.name: each.scores() for each in sections}, f"{args.out / 'report.html'}"
+    return 0, "\n".join(f"{name:8} {each.question}" for name, each in known.items())
 
 
-def _list(args: argparse.Namespace) -> Answer:
-    questions = {name: each.question for name, each in _known([load(path) for path in args.plugin]).items()}
-    return 0, questions, "\n".join(f"{name:8} {question}" for name, question in questions.items())
-
-
-def _calibrate(args: argparse.Namespace) -> Answer:
+def _calibrate(args: argparse.Namespace) -> tuple[int, str]:
     settings = SearchGrid(**_given(args, "arms", "noise_sd", "horizon"))
     with engine("local", args.workers) as submit:
         found = calibrate(settings, submit=submit)
@@ -152,10 +139,10 @@ def _calibrate(args: argparse.Namespace) -> Answer:
         f"{t['at_end']:.0f}"
         for t in found["trials"]
     ]
-    return 0, found, "\n".join([*lines, f"chosen: {found['result']}"])
+    return 0, "\n".join([*lines, f"chosen: {found['result']}"])
 
 
-VERBS = {"reproduce": _reproduce, "plot": _plot, "list": _list, "calibrate": _calibrate}
+VERBS = {"reproduce": _reproduce, "list": _list, "calibrate": _calibrate}
 
 if __name__ == "__main__":
     sys.exit(main())

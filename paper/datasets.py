@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ def missing(libraries: tuple[str, ...]) -> str:
     return f"this needs {', '.join(absent)}: {text}" if absent else ""
 
 
+@cache
 def flights(year: int = 2023) -> pd.DataFrame:
     """All flights from New York's three airports in 2023 or 2013: one row for each carrier, route and day.
 

@@ -212,9 +212,7 @@ def _growth(r: Results) -> Picture:
     axes.plot(rounds, trivial, color="#333333", lw=0.9, ls="-.")
     figures.plain_log(axes.xaxis, [10.0**k for k in range(1, 6) if rounds[0] <= 10.0**k <= rounds[-1] * 1.01])
     figures.plain_log(axes.yaxis, [10.0**k for k in range(-1, 6)])
-    axes.set_xlim(rounds[0], rounds[-1])
-    axes.set_xlabel("round t")
-    axes.set_ylabel("cumulative fairness regret")
+    axes.set(xlim=(rounds[0], rounds[-1]), xlabel="round t", ylabel="cumulative fairness regret")
     ends += [(float(trivial[-1]), "2t: no policy is worse", "#333333"), (guide, "∝ √t", "#888888")]
     figures.end_labels(axes, ends)
     axes.set_title("growth: the theorem's order is √t")

@@ -108,8 +108,10 @@ def report(r: Results, _: Size) -> Iterator[Part]:
     axes.set_xlim(-0.5, len(mechanisms()) - 0.5)
     axes.grid(visible=False, axis="x")
     figures.log_ticks(axes.yaxis)
-    axes.set_ylabel("fairness regret at T")
-    axes.set_title(f"Priv at ε = 2; filled: δ = {power(DELTAS[0])}, open: δ = {power(DELTAS[1])}")
+    axes.set(
+        ylabel="fairness regret at T",
+        title=f"Priv at ε = 2; filled: δ = {power(DELTAS[0])}, open: δ = {power(DELTAS[1])}",
+    )
     yield Picture(
         "exp5-mechanisms",
         "Exp 5, fairness regret at T of Priv by mechanism at equal (ε, δ); lines: learning alone, and "

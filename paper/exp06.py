@@ -97,9 +97,11 @@ def report(r: Results, size: Size) -> Iterator[Part]:
     axes.set_yticks(range(len(POLICIES)), [label for label, _, _ in reversed(POLICIES.values())])
     means = [regret.value for regret in regrets.values()]
     figures.log_ticks(axes.xaxis, (0.5 * min(means), 1.5 * max(means)))
-    axes.set_ylim(-0.5, len(POLICIES) - 0.5)
-    axes.set_xlabel("fairness regret at T")
-    axes.set_title("(c) what it costs; open: together")
+    axes.set(
+        ylim=(-0.5, len(POLICIES) - 0.5),
+        xlabel="fairness regret at T",
+        title="(c) what it costs; open: together",
+    )
     figures.legend_below(figure, panels[0])
     yield Picture(
         "exp6-starvation",

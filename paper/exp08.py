@@ -71,8 +71,7 @@ def report(r: Results, _: Size) -> Iterator[Part]:
     mixed.set_xticks(range(len(ALGORITHMS)), list(LABELS.values()))
     mixed.grid(visible=False, axis="x")
     figures.thousands(mixed.yaxis)
-    mixed.set_ylabel("fairness regret at T")
-    mixed.set_title("(b) pale: among their kind; full: mixed")
+    mixed.set(ylabel="fairness regret at T", title="(b) pale: among their kind; full: mixed")
     yield Picture(
         "exp8-merit",
         "Exp 8. (a) fairness regret at T against the steepness of merit. (b) ten agents with steepness 3, "

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -36,7 +37,7 @@ def runs(size: Size) -> Iterator[Run]:
     """The paper's world at its size, every rule in every world, late rewards, and joining."""
     for rule, how in product((PAPER, MERIT), HOWS):
         private = {"epsilon": env.EPSILON, "delta": env.DELTA, "decide_from": "released"}
-        options = private if how == "priv" else {}
+        options: Mapping[str, Any] = private if how == "priv" else {}
         if rule == PAPER:  # clipped around the middle of its box, as the other's
             run = env.run("", env.scenario(size), RULES[PAPER].algorithm(how))
             options = {**run.options, "centring": "scenario"} if how == "priv" else run.options
@@ -197,7 +198,8 @@ def _tables(r: Results, size: Size) -> Iterator[Table]:
     count, private = (r.seeds(key("paper", MERIT, how)) for how in ("alone", "priv"))
     labels = [rule.label for rule in RULES.values()]
     yield Table(
-        f"The paper's world at T = {number(size.horizon)}, m = {env.AGENTS}, {count} seeds (private: {private})",
+        f"The paper's world at T = {number(size.horizon)}, m = {env.AGENTS}, {count} seeds (private: "
+        f"{private})",
         ("rule", "agents learn", "fairness regret", "reward regret"),
         [
             (RULES[rule].label, text, *(r.regret(key("paper", rule, how), metric) for metric in METRICS))
@@ -301,8 +303,8 @@ def _summary_figure(r: Results, size: Size) -> Picture:
         for place, how in enumerate(HOWS):
             values, named = r[key("paper", rule, how)].final(), label if place == 0 else None
             end = figures.draw_bar(bars, place + shift, values, 0.92 * 0.38, colour, label=named)
-            text, style = number(float(f"{values.mean():.3g}")), {"ha": "center", "fontsize": 8}
-            bars.annotate(text, (place + shift, end), (0, 2), textcoords="offset points", **style)
+            text, at, more = number(float(f"{values.mean():.3g}")), (place + shift, end), "offset points"
+            bars.annotate(text, at, (0, 2), textcoords=more, ha="center", fontsize=8)
         outcome = r[key(ONE_HOT, rule, "alone")]
         ends.append(figures.draw_curve(share, outcome.rounds, outcome.weakest, label, colour))
     bars.set_xticks(range(len(HOWS)), ["alone", "together", "together,\nprivate"])
@@ -310,8 +312,10 @@ def _summary_figure(r: Results, size: Size) -> Picture:
     bars.margins(y=0.12)
     bars.set_ylim(bottom=0)
     figures.thousands(bars.yaxis)
-    bars.set_ylabel(f"fairness regret after {number(size.horizon)} rounds")
-    bars.set_title("(a) distance from fair shares, summed up")
+    bars.set(
+        ylabel=f"fairness regret after {number(size.horizon)} rounds",
+        title="(a) distance from fair shares, summed up",
+    )
     bars.legend(loc="upper right")
     _finish(share, ends)
     share.set_title("(b) the weakest of eight actions that stay")
@@ -348,8 +352,7 @@ def _worlds_figure(r: Results) -> Picture:
         axes.set_xscale("log")
         first = axes is panels[0]
         axes.set_yticks(places, [world.label if first else "" for world in WORLDS.values()])
-        axes.set_ylim(-0.6, len(WORLDS) - 0.4)
-        axes.set_title(text.replace("private (", "private\n("))
+        axes.set(ylim=(-0.6, len(WORLDS) - 0.4), title=text.replace("private (", "private\n("))
     limits = min(axes.get_xlim()[0] for axes in panels), max(axes.get_xlim()[1] for axes in panels)
     for axes in panels:
         figures.log_ticks(axes.xaxis, limits)
@@ -376,8 +379,7 @@ def _weakest_figure(r: Results) -> Picture:
     _finish(mean, [])
     _finish(least, ends)
     mean.set_title("(a) mean over seeds")
-    least.set_title("(b) the unluckiest seed at each time")
-    least.set_ylabel("")
+    least.set(title="(b) the unluckiest seed at each time", ylabel="")
     return Picture(
         "exp9-weakest",
         "Exp 9, what the weakest of eight actions that stay, known by name alone, is shown over what it is "
@@ -397,10 +399,12 @@ def _joining_figure(r: Results, size: Size) -> Picture:
         for epsilon, curve in over_time(r, long).items()
     ]
     figures.plain_log(time.xaxis, [10.0**k for k in range(2, 6) if rounds[0] <= 10**k <= long])
-    time.set_xlim(rounds[0], long)
-    time.set_xlabel("round t")
-    time.set_ylabel("fairness regret so far, over learning alone")
-    time.set_title(f"(a) ten agents, δ = {power(CROWD_DELTA)}")
+    time.set(
+        xlim=(rounds[0], long),
+        xlabel="round t",
+        ylabel="fairness regret so far, over learning alone",
+        title=f"(a) ten agents, δ = {power(CROWD_DELTA)}",
+    )
     labels = []
     for agents, colour in CROWDS.items():
         joined = [joined_key(short, epsilon, CROWD_DELTA, agents) for epsilon in EPSILONS]
@@ -408,8 +412,7 @@ def _joining_figure(r: Results, size: Size) -> Picture:
         figures.mark(crowd, list(EPSILONS), over, color=colour, marker="o", ms=4.5, capsize=2.5)
         labels.append((over[-1].value, f"{agents} agents", colour))
     figures.plain_log(crowd.xaxis, list(EPSILONS))
-    crowd.set_xlabel("privacy budget ε")
-    crowd.set_title(f"(b) T = {number(short)}, δ = {power(CROWD_DELTA)}")
+    crowd.set(xlabel="privacy budget ε", title=f"(b) T = {number(short)}, δ = {power(CROWD_DELTA)}")
     for axes, names in ((time, ends), (crowd, labels)):
         axes.set_ylim(0, 1.3)
         figures.level(axes)

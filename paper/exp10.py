@@ -82,8 +82,7 @@ def report(r: Results, size: Size) -> Iterator[Part]:
     ]
     figures.log_ticks(axes.yaxis)
     axes.set_xticks(places, [f"{distance:g}" for distance in DISTANCES])
-    axes.set_xlabel("distance of each member's θ from a common one")
-    axes.set_ylabel("fairness regret at T")
+    axes.set(xlabel="distance of each member's θ from a common one", ylabel="fairness regret at T")
     figures.end_labels(axes, ends)
     yield Picture(
         "exp10-partners",

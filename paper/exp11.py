@@ -151,8 +151,7 @@ def report(r: Results, size: Size) -> Iterator[Part]:
             for policy, (label, colour, _) in POLICIES.items()
         ]
         ends.append(figures.draw_lines(axes, lines))
-        axes.set_ylabel("fairness regret per unit of attention")
-        axes.set_title(f"({letter}) {chosen.label}")
+        axes.set(ylabel="fairness regret per unit of attention", title=f"({letter}) {chosen.label}")
     figures.share_height(panels, ends)
     yield Picture(
         "exp11-regret",

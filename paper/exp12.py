@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from fedfairx import Scenario
@@ -55,6 +55,10 @@ class Place(NamedTuple):
         secure = f", c = {self.colluding}" if how.startswith((BEST, STRICT_SECURE)) else ""
         return f"{how}, {place}, ε = {self.epsilon:g}{secure}"
 
+    def __str__(self) -> str:
+        place = f"(ε, δ) = ({self.epsilon:g}, 10⁻⁶), m = {self.members}, c = {self.colluding}, T = "
+        return place + number(self.horizon) + (f", distance {self.distance:g}" if self.distance else "")
+
 
 def lengths(size: Size) -> tuple[int, int]:
     """The short and the long horizon."""
@@ -97,34 +101,27 @@ def apart(size: Size) -> tuple[Place, ...]:
 
 def runs(size: Size) -> Iterator[Run]:
     """Alone, federated without privacy, and privately in four ways; where partners differ, in one."""
-
-    def run(each: Place, how: str, algorithm: str, options: Mapping[str, Any]) -> Run:
-        least = SEEDS if size.full and each.horizon == SHORT else 0
-        return Run(each.key(how), each.world(size), algorithm, options, least)
-
     by_key = dict[str, Run]()
+
+    def add(each: Place, how: str, algorithm: str, **options: Any) -> None:
+        least = SEEDS if size.full and each.horizon == SHORT else 0
+        by_key[each.key(how)] = Run(each.key(how), each.world(size), algorithm, options, least)
+
+    def add_private(each: Place, how: str, **options: Any) -> None:
+        decide_from, aggregation, *_ = HOWS[how]
+        secure = {"aggregation": SECURE, "colluding": each.colluding} if aggregation == SECURE else {}
+        private = {"epsilon": each.epsilon, "delta": DELTA, "decide_from": decide_from}
+        add(each, how, "priv-fairx-bayes", **private, **secure, **options)
+
     for each in settings(size):
-        made = [run(each, ALONE, "fairx-bayes", {}), run(each, TOGETHER, "fed-fairx-bayes", {})]
-        for how, (decide_from, aggregation, *_) in HOWS.items():
-            made.append(run(each, how, "priv-fairx-bayes", _private(each, decide_from, aggregation)))
-        by_key |= {one.key: one for one in made}
-    yield from by_key.values()
+        add(each, ALONE, "fairx-bayes")
+        add(each, TOGETHER, "fed-fairx-bayes")
+        for how in HOWS:
+            add_private(each, how)
     for each in apart(size):
-        yield run(each, ALONE, "fairx-bayes", {})
-        yield run(each, BEST, "priv-fairx-bayes", {**_private(each, OWN, SECURE), "partners": "differ"})
-
-
-def _private(each: Place, decide_from: str, aggregation: str) -> dict[str, Any]:
-    secure = {"aggregation": SECURE, "colluding": each.colluding} if aggregation == SECURE else {}
-    return {"epsilon": each.epsilon, "delta": DELTA, "decide_from": decide_from, **secure}
-
-
-def _place(each: Place) -> str:
-    distance = f", distance {each.distance:g}" if each.distance else ""
-    return (
-        f"(ε, δ) = ({each.epsilon:g}, 10⁻⁶), m = {each.members}, c = {each.colluding}, "
-        f"T = {number(each.horizon)}{distance}"
-    )
+        add(each, ALONE, "fairx-bayes")
+        add_private(each, BEST, partners="differ")
+    yield from by_key.values()
 
 
 def report(r: Results, size: Size) -> Iterator[Part]:
@@ -141,7 +138,7 @@ def report(r: Results, size: Size) -> Iterator[Part]:
     ):
         yield Claim(
             f"with secure aggregation {what}",
-            f"{HOWS[how][2]}: mean fairness regret is at most {limit:g} times that alone at {_place(each)}",
+            f"{HOWS[how][2]}: mean fairness regret is at most {limit:g} times that alone at {each}",
             str(over(each, how)),
             judge(over(each, how), high=limit),
         )
@@ -149,45 +146,42 @@ def report(r: Results, size: Size) -> Iterator[Part]:
         ("joining never hurts", settings(size), NO_WORSE),
         ("nor where partners differ, who are judged as one", apart(size), NO_WORSE_APART),
     ):
-        tried = {_place(each): over(each, BEST) for each in places}
+        tried = {str(each): over(each, BEST) for each in places}
         where, most = worst(tried)
-        yield Claim(
-            f"{statement}",
-            f"own data too: mean fairness regret is at most {limit:g} times that alone, in all that was "
-            "tried",
-            f"worst of {len(tried)}: {most} at {where}",
-            judge(tried, high=limit),
+        criterion = (
+            f"own data too: mean fairness regret is at most {limit:g} times that alone, in all that was tried"
         )
+        found = f"worst of {len(tried)}: {most} at {where}"
+        yield Claim(statement, criterion, found, judge(tried, high=limit))
+    yield from _tables(r, size, over)
+    if not whole(size):
+        yield f"A part of the grid; `{ALL_OF_IT}` runs all of it."
+    yield _figure(size, over)
+
+
+def _tables(r: Results, size: Size, over: Callable[..., Estimate]) -> Iterator[Table]:
     labels = [label for _, _, label, _, _ in HOWS.values()]
     for horizon in dict.fromkeys(lengths(size)):
         alone, exact = (r.regret(Place(horizon).key(other)) for other in (ALONE, TOGETHER))
+        rows = []
+        for each in by_epsilon(size, horizon):
+            exactly = [f"{over(each, how, TOGETHER).value:.2f}" for how in HOWS]
+            rows.append((f"{each.epsilon:g}", *(over(each, how) for how in HOWS), *exactly))
         yield Table(
             f"Fairness regret at T = {number(horizon)} over that alone, and over that of exact sums, by ε",
             ("ε", *labels, *(f"{label}, over exact sums" for label in labels)),
-            [
-                (
-                    f"{each.epsilon:g}",
-                    *(over(each, how) for how in HOWS),
-                    *(f"{over(each, how, TOGETHER).value:.2f}" for how in HOWS),
-                )
-                for each in by_epsilon(size, horizon)
-            ],
+            rows,
             f"{M} members, of whom {C} may collude; δ = 10⁻⁶; alone {alone}, exact sums {exact}",
         )
+    rows = []
+    for each in by_members(size):
+        falls = f"{(each.members - each.colluding) ** 0.5:.2f}"
+        place = each.horizon, each.members, each.colluding, f"{each.epsilon:g}", falls
+        rows.append((*place, *(over(each, how) for how in HOWS)))
     yield Table(
         "Fairness regret over that alone, by members and how many may collude",
         ("T", "members", "may collude", "ε", "noise falls by", *labels),
-        [
-            (
-                each.horizon,
-                each.members,
-                each.colluding,
-                f"{each.epsilon:g}",
-                f"{(each.members - each.colluding) ** 0.5:.2f}",
-                *(over(each, how) for how in HOWS),
-            )
-            for each in by_members(size)
-        ],
+        rows,
         "The columns without secure aggregation don't depend on c.",
     )
     yield Table(
@@ -195,38 +189,31 @@ def report(r: Results, size: Size) -> Iterator[Part]:
         ("distance of a member's θ from the common one", "secure, partners may differ"),
         [(f"{each.distance:g}", over(each, BEST)) for each in apart(size)],
     )
-    if not whole(size):
-        yield f"A part of the grid; `{ALL_OF_IT}` runs all of it."
 
+
+def _figure(size: Size, over: Callable[..., Estimate]) -> Picture:
     figure, panels = figures.canvas(panels=2, width=8.6, height=3.7)
     first = lengths(size)[0]
     of_each_size = [each for each in by_members(size) if (each.horizon, each.epsilon) == (first, EPSILON)]
     usual = [each for each in of_each_size if each.colluding == max(1, each.members // 5)]
+    ticks = (EPSILONS, tuple(MEMBERS))
     for how, (_, aggregation, label, colour, marker) in HOWS.items():
-        style: dict[str, Any] = {
-            "color": colour,
-            "marker": marker,
-            "ls": "-" if aggregation == SECURE else ":",
-            "ms": 4,
-        }
-        for axes, shown, x in (
-            (panels[0], by_epsilon(size, first), EPSILONS),
-            (panels[1], usual, tuple(MEMBERS)),
-        ):
+        style = {"color": colour, "marker": marker, "ls": "-" if aggregation == SECURE else ":", "ms": 4}
+        for axes, shown, x in zip(panels, (by_epsilon(size, first), usual), ticks, strict=True):
             estimates = [over(each, how) for each in shown]
-            values, sides = figures.error_bars(estimates)
-            axes.errorbar(x, values, yerr=sides, capsize=2.5, lw=1.2, label=label, **style)
-    for axes, ticks, letter in ((panels[0], EPSILONS, "a"), (panels[1], tuple(MEMBERS), "b")):
+            figures.mark(axes, x, estimates, capsize=2.5, lw=1.2, label=label, **style)
+    whats = (
+        f"(a) T = {number(first)}, m = {M}, c = {C}",
+        f"(b) T = {number(first)}, ε = {EPSILON:g}, c a fifth",
+    )
+    for axes, x, title, xlabel in zip(panels, ticks, whats, ("ε (δ = 10⁻⁶)", "members"), strict=True):
         figures.level(axes)
-        figures.plain_log(axes.xaxis, ticks)
+        figures.plain_log(axes.xaxis, x)
         figures.plain_log(axes.yaxis, [0.1, 0.3, 0.5, 1, 2, 5, 10])
-        what = f"m = {M}, c = {C}" if letter == "a" else f"ε = {EPSILON:g}, c a fifth"
-        axes.set_title(f"({letter}) T = {number(first)}, {what}")
-    panels[0].set_xlabel("ε (δ = 10⁻⁶)")
-    panels[1].set_xlabel("members")
+        axes.set(title=title, xlabel=xlabel)
     panels[0].set_ylabel("fairness regret, over that alone")
     figures.legend_below(figure, panels[0])
-    yield Picture(
+    return Picture(
         "exp12-secure",
         "Exp 12, fairness regret at T over that of deciding alone (dashed: 1), with and without secure "
         "aggregation; geometric means over seeds with 95 % intervals. Members that see only the sum of their "
@@ -236,6 +223,5 @@ def report(r: Results, size: Size) -> Iterator[Part]:
 
 
 QUESTION = "What does joining privately save if members only see the sum of their releases?"
-EXPERIMENT = Experiment(
-    "exp12", "Secure aggregation", QUESTION, runs, report, OURS, glossary("expected merit")
-)
+WORDS = glossary("expected merit")
+EXPERIMENT = Experiment("exp12", "Secure aggregation", QUESTION, runs, report, OURS, WORDS)

@@ -77,9 +77,9 @@ def save(figure: Figure) -> tuple[bytes, bytes]:
     """The figure as PNG and SVG. It calls canvases, because `savefig` draws figures with a layout twice."""
     png, svg = io.BytesIO(), io.BytesIO()
     figure.set_dpi(mpl.rcParams["savefig.dpi"])
-    FigureCanvasAgg(figure).print_png(png)
+    FigureCanvasAgg(figure).print_png(png)  # type: ignore[no-untyped-call]
     figure.set_layout_engine("none")  # the layout is done; a second one would take as long as drawing
-    FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None})
+    FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None})  # type: ignore[no-untyped-call]
     return png.getvalue(), svg.getvalue()
 
 
@@ -202,13 +202,11 @@ def level(axes: Axes) -> None:
 # --- means with 95 % intervals ---------------------------------------------------------------------------
 
 
-def mark(
-    axes: Axes, places: Any, estimates: Iterable[Estimate], *, across: bool = False, **style: Any
-) -> None:
-    """Draw estimates with their intervals at places on the x axis, or `across` on the y axis."""
+def mark(axes: Axes, places: Any, estimates: Iterable[Estimate], **style: Any) -> None:
+    """Draw estimates with their intervals at places on the x axis, or `across` at places on the y axis."""
     values, low, high = np.array([(each.value, each.low, each.high) for each in estimates]).T
     reach = np.nan_to_num([values - low, high - values])  # 0 for a single seed
-    if across:
+    if style.pop("across", False):
         axes.errorbar(values, places, xerr=reach, **style)
     else:
         axes.errorbar(places, values, yerr=reach, **style)
@@ -289,8 +287,7 @@ def draw_trends(
         log_ticks(axes.yaxis)
     else:
         thousands(axes.yaxis)
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(f"{METRIC_NAMES[metric]} at T")
+    axes.set(xlabel=xlabel, ylabel=f"{METRIC_NAMES[metric]} at T")
     end_labels(axes, ends)
 
 

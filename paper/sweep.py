@@ -64,34 +64,22 @@ def write_whole(path: Path, content: bytes | str) -> None:
 # --- a folder --------------------------------------------------------------------------------------------
 
 
-@dataclass
+@dataclass(frozen=True)
 class Folder:
     """Stored results of a size, and the figures and the report that are made of them."""
 
     out: Path
     size: Size
     made_by: str
-    experiments: Sequence[str] = ()  # of the report
-    how: str = ""  # they were made
 
-    @staticmethod
-    def of(out: Path) -> Folder:
-        """The folder as it was when its report was written."""
-        path, again = out / "run.json", f"`python -m paper reproduce --out {out}`"
+    def earlier(self) -> tuple[Sequence[str], str]:
+        """The experiments of the last report, and its size, unless it is of this size and code."""
         try:
-            values = json.loads(path.read_bytes())
-            return Folder(out, **values | {"size": Size(**values["size"])})
-        except FileNotFoundError:
-            raise ResultsError(f"{out} holds no results; make some with {again}") from None
+            last = json.loads((self.out / "run.json").read_bytes())
+            size, same = Size(**last["size"]), last["made_by"] == self.made_by
+            return last["experiments"], "" if same and size == self.size else str(size)
         except (OSError, ValueError, KeyError, TypeError):
-            text = f"{path} is truncated or of another version; the results are intact, and {again} writes it"
-            raise ResultsError(text) from None
-
-    def save(self) -> None:
-        """Write what `of` reads."""
-        values = asdict(self)
-        del values["out"]
-        write_whole(self.out / "run.json", json.dumps(values, indent=2) + "\n")
+            return (), ""
 
     def path(self, run: Run) -> Path:
         """The file of a run."""
@@ -143,12 +131,15 @@ class Folder:
         seeds, seconds = zip(*((len(each.seeds), each.seconds) for each in results.values()), strict=True)
         return Section(experiment, parts, max(seeds), sum(seconds))
 
-    def write(self, sections: Sequence[Section], warning: str = "") -> None:
+    def write(self, sections: Sequence[Section], how: str, warning: str = "") -> None:
         """Write the report of these experiments."""
-        for name, text in write_report(sections, size=self.size, how=self.how, warning=warning).items():
-            write_whole(self.out / name, text)
+        files = write_report(sections, size=self.size, how=how, warning=warning)
         scores = {section.experiment.name: section.scores() for section in sections}
-        write_whole(self.out / "scores.json", json.dumps(scores, indent=2) + "\n")
+        last = {"size": asdict(self.size), "made_by": self.made_by, "experiments": list(scores)}
+        for name, values in (("scores.json", scores), ("run.json", last)):
+            files[name] = json.dumps(values, indent=2) + "\n"
+        for name, text in files.items():
+            write_whole(self.out / name, text)
 
 
 # --- the order of runs -----------------------------------------------------------------------------------
@@ -250,23 +241,23 @@ def reproduce(
     waiting = Counter(name for job in jobs for name in job.wanted_by)
     sections, failures = dict[str, Section](), dict[str, str]()
 
-    def write(why: str) -> None:
+    def write(why: str) -> list[Section]:
         """Draw what is complete, and write the report."""
         without = [each.name for each in shown if waiting[each.name]]
         for experiment in shown:
             if experiment.name not in (*sections, *without):
                 progress.say(f"drawing {experiment.name}: {experiment.title}")
                 sections[experiment.name] = folder.draw(experiment, again=experiment in chosen)
-        folder.experiments = [each.name for each in shown if each.name in sections]
         where = f"{workers or cores()} workers here" if engine_name == "local" else engine_name
         libraries = ", ".join(f"{name} {metadata.version(name)}" for name in ("numpy", "numba", "scipy"))
-        folder.how = (
+        how = (
             f"Made by {folder.made_by}, Python {platform.python_version()}, {libraries}. Wall time "
             f"{time.perf_counter() - began:.0f} s on {where} ({len(jobs)} runs, {reused} were stored already)"
         )
-        folder.save()
         warning = f"{why}: {', '.join(without)}." if without else ""
-        folder.write([sections[name] for name in folder.experiments], warning)
+        drawn = [sections[each.name] for each in shown if each.name in sections]
+        folder.write(drawn, how, warning)
+        return drawn
 
     def keep(job: Job, outcome: Outcome) -> None:
         folder.add(job.run, outcome)
@@ -304,9 +295,8 @@ def reproduce(
                     folder.add(futures[future].run, Outcome(**future.result()))
             done = sum(folder.read(job.run) is not None for job in jobs)
             raise Interrupted(f"{done} of {len(jobs)} runs are stored in {out / 'results'}") from None
-    write("These experiments are left out, because runs failed")
-    shown_now = [sections[name] for name in folder.experiments]
-    return Reproduction(out, len(jobs), reused, failures, shown_now, time.perf_counter() - began)
+    drawn = write("These experiments are left out, because runs failed")
+    return Reproduction(out, len(jobs), reused, failures, drawn, time.perf_counter() - began)
 
 
 def _prepared(
@@ -320,18 +310,17 @@ def _prepared(
         raise ResultsError(text) from None
     for stale in (folder.out / "results").glob(".*.partial"):  # what a killed run left
         stale.unlink(missing_ok=True)
-    try:
-        earlier = Folder.of(folder.out)
-    except ResultsError:
-        return list(chosen)
-    if (earlier.size, earlier.made_by) == (folder.size, folder.made_by):
-        return [each for each in known if each in chosen or each.name in earlier.experiments]
-    progress.say(
-        f"the report of {', '.join(earlier.experiments)} at {earlier.size} is replaced; results stay"
-    )
-    for path in (folder.out / "figures").glob("*"):
-        path.unlink()
-    return list(chosen)
+    earlier, other = folder.earlier()
+    if other:
+        progress.say(f"the report of {', '.join(earlier)} at {other} is replaced; results stay")
+        for path in (folder.out / "figures").glob("*"):
+            path.unlink()
+
+    def stays(each: Experiment) -> bool:
+        stored = each.name in earlier and not other and not missing(each.libraries)
+        return stored and all(folder.read(run) is not None for run in each.runs(folder.size))
+
+    return [each for each in known if each in chosen or stays(each)]
 
 
 def _failure(future: Future[Any]) -> str:
@@ -352,30 +341,3 @@ def installed(chosen: Iterable[Experiment], progress: Progress) -> list[Experime
     for name, text in reasons.items():
         progress.say(f"{name} is left out: {text}")
     return [each for each in chosen if each.name not in reasons]
-
-
-def redraw(
-    names: Sequence[str] = (), *, known: Iterable[Experiment], out: Path, progress: Progress | None = None
-) -> list[Section]:
-    """Draw experiments (default: all) again from stored results, and write the report of all.
-
-    The results may be of other code, if it has the same runs.
-    """
-    progress, folder, sections = progress or Progress(quiet=True), Folder.of(out), list[Section]()
-    by_name = {each.name: each for each in known}
-    for name in names:
-        if name not in folder.experiments:
-            run = f"`python -m paper reproduce {name} --out {out}`"
-            raise ResultsError(f"{out} holds no results of {name}; run {run}")
-    for name in set(folder.experiments) - by_name.keys():
-        progress.say(f"{name} is left out of the report; its --plugin is needed to draw it")
-    for each in installed([by_name[name] for name in folder.experiments if name in by_name], progress):
-        asked = not names or each.name in names
-        try:
-            sections.append(folder.draw(each, again=asked))
-        except ResultsError as error:
-            if asked:
-                raise
-            progress.say(f"{each.name} is left out of the report: {error}")
-    folder.write(sections)
-    return [section for section in sections if not names or section.experiment.name in names]

@@ -9,7 +9,7 @@ import pytest
 
 from fedfairx import Federation
 from paper import Outcome, Run
-from paper.offers import Offers, OffersScenario, asked, due, hindsight, play, play_due, shares
+from paper.offers import Offers, OffersScenario, asked, due, hindsight, play, shares
 from paper.scores import Array
 
 AGENTS, DAYS, DAILY, ARMS = 2, 8, 5, ("ann", "ben", "cid", "dora")
@@ -166,7 +166,7 @@ def test_regret_is_what_a_loop_over_decisions_finds():
 
 
 def test_what_is_due_has_no_fairness_regret_and_what_others_lose_it_loses_too():
-    due_ones = play_due(run(made_up()), (0, 1))
+    due_ones = play(run(made_up(), "due"), (0, 1))
     assert isinstance(due_ones, Outcome)
     assert due_ones.by_agent.max() == 0.0
     assert due_ones.reward_regret[:, -1].min() > 0.0

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from paper import Headline, Size
+from paper import SMOKE, Headline, Size
 from paper.datasets import missing
-from paper.engine import Progress, ResultsError
-from paper.experiment import made_by
+from paper.engine import Progress
 from paper.registry import EXPERIMENTS, choose
 from paper.report import DEVIATIONS, OUT_OF_REACH
-from paper.sweep import Folder, Reproduction, redraw, reproduce
+from paper.sweep import Reproduction, reproduce
 
 pytestmark = pytest.mark.long  # its fixture reproduces everything, at the smallest size
 
@@ -119,32 +118,17 @@ def test_scores_are_stored(smoke: Reproduction):
 
 
 @pytest.mark.long
-def test_drawing_again_from_stored_results(tmp_path: Path, smoke: Reproduction):
-    """In a folder that holds three of the experiments."""
-    names = {"exp3", "exp6", "exp7"}
-    manifest = json.loads((smoke.out / "run.json").read_text())
-    manifest["experiments"] = [name for name in manifest["experiments"] if name in names]
-    size = Size(**manifest["size"])
-    ids = {run.identity(made_by()) for name in names for run in EXPERIMENTS[name].runs(size)}
-    shutil.copytree(smoke.out / "figures", tmp_path / "figures")
-    (tmp_path / "results").mkdir()
-    for file in (smoke.out / "results").iterdir():
-        if any(identity in file.name for identity in ids):
-            shutil.copy(file, tmp_path / "results")
-    (tmp_path / "run.json").write_text(json.dumps(manifest))
-    redraw(["exp7"], known=KNOWN, out=tmp_path)  # the report of all three
-
-    def written(name: str) -> int:
-        return (tmp_path / "figures" / name).stat().st_mtime_ns
-
-    before = {name: written(name) for name in ("exp6-starvation.png", "exp3-fairness.png")}
-    report = (tmp_path / "report.md").read_text()
-    assert all(EXPERIMENTS[name].title in report for name in names)
-    assert [each.experiment.name for each in redraw(["exp6"], known=KNOWN, out=tmp_path)] == ["exp6"]
-    assert written("exp6-starvation.png") > before["exp6-starvation.png"]
-    assert written("exp3-fairness.png") == before["exp3-fairness.png"]
-    assert (tmp_path / "report.md").read_text() == report  # nothing is lost from it
-    assert set(json.loads((tmp_path / "scores.json").read_text())) == names
+def test_what_is_stored_is_only_drawn_again(tmp_path: Path, smoke: Reproduction):
+    """And figures of others, which stay in the report, are not."""
+    shutil.copytree(smoke.out, tmp_path, dirs_exist_ok=True)
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "figures").iterdir()}
+    done = reproduce(choose(["exp6"]), size=SMOKE, out=tmp_path, known=KNOWN)
+    assert (done.runs, done.reused) == (0, 8)
+    new = {p.name for p in (tmp_path / "figures").iterdir() if p.stat().st_mtime_ns > before[p.name]}
+    assert new == {"exp6-starvation.png", "exp6-starvation.svg"}
+    for name in ("report.md", "scores.json"):
+        lines = [(out / name).read_text().splitlines() for out in (smoke.out, tmp_path)]
+        assert all(one == two for one, two in zip(*lines, strict=True) if "Wall time" not in one)
 
 
 SMALL, LARGE = Size(horizon=40, seeds=1), Size(horizon=60, seeds=1)
@@ -208,23 +192,15 @@ def test_what_other_code_made_is_not_shown_beside(exp6: Path):
     assert sections(exp6) == ["exp7"]
 
 
-def test_drawing_what_is_not_there(tmp_path: Path):
-    with pytest.raises(ResultsError, match="holds no results"):
-        redraw(known=KNOWN, out=tmp_path)
+@pytest.mark.parametrize("text", ["{", '{"size": {"horizon": 60, "seeds": 1}}', None])
+def test_without_a_list_of_what_it_has_a_report_is_of_what_is_asked(exp6: Path, text: str | None):
+    (exp6 / "run.json").write_text(text) if text else (exp6 / "run.json").unlink()
+    reproduce(choose(["exp7"]), size=LARGE, out=exp6, known=KNOWN)
+    assert sections(exp6) == ["exp7"]
 
 
-def test_drawing_an_experiment_that_was_not_run(tmp_path: Path, smoke: Reproduction):
-    manifest = json.loads((smoke.out / "run.json").read_text())
-    manifest["experiments"] = ["exp1"]
-    (tmp_path / "run.json").write_text(json.dumps(manifest))
-    with pytest.raises(ResultsError, match="no results of exp2"):
-        redraw(["exp2"], known=KNOWN, out=tmp_path)
-
-
-@pytest.mark.parametrize(
-    "spoil", [lambda text: text[: len(text) // 2], lambda text: text.replace('"size"', '"length"')]
-)
-def test_a_spoilt_manifest_is_a_clear_error(tmp_path: Path, smoke: Reproduction, spoil):
-    (tmp_path / "run.json").write_text(spoil((smoke.out / "run.json").read_text()))
-    with pytest.raises(ResultsError, match="truncated or of another version"):
-        Folder.of(tmp_path)
+@pytest.mark.long
+def test_an_experiment_whose_results_are_gone_leaves_the_report(exp6: Path):
+    next((exp6 / "results").glob("*.npz")).unlink()
+    reproduce(choose(["exp7"]), size=LARGE, out=exp6, known=KNOWN)
+    assert sections(exp6) == ["exp7"]
