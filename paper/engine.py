@@ -4,8 +4,6 @@
 "dask://HOST:PORT"   a running Dask scheduler and its workers, which need only fedfairx
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Exp 1: does learning together beat learning alone, and what does privacy cost? (m=10, ε=2, δ=0.1)"""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -41,33 +39,25 @@ def report(r: Results, size: Size) -> Iterator[Part]:
     yield Ratio("Fed / B0", DIAMOND / 3988.82, fed, "the paper's Fed from Exp 3")
     yield Ratio("Fed / B0", 0.5 * 1897.27 / 3988.82, fed, "half of the paper's Fed in Figure 1(a)")
     yield Ratio("Priv / B0", 2129.16 / 3988.82, priv)
-
     ideal = 1 / math.sqrt(env.AGENTS)
-    found = (
-        f"Fed/B0 = {fed}; perfect pooling would give 1/√m = {ideal:.3f}, so Fed is at "
-        f"{fed.value / ideal:.2f} times it"
-    )
-    yield below("Fed-FairX-LinUCB beats learning alone", "Fed/B0", fed, 1.0, found)
+    pooling = f"perfect pooling would give 1/√m = {ideal:.3f}, so Fed is at {fed.value / ideal:.2f} times it"
+    yield below("Fed-FairX-LinUCB beats learning alone", "Fed/B0", fed, 1.0, f"Fed/B0 = {fed}; {pooling}")
     found = f"Priv/B0 = {priv} with blt noise at (ε=2, δ=0.1)"
     yield below("Priv-FairX-LinUCB beats learning alone", "Priv/B0", priv, 1.0, found)
-    statement, note = (
-        "the private algorithm is near the non-private one",
-        " (the paper plots 2129/1143 = 1.86)",
-    )
-    yield below(statement, "Priv/Fed", cost, NEAR_NON_PRIVATE, f"Priv/Fed = {cost}", note=note)
+    near, note = "the private algorithm is near the non-private one", " (the paper plots 2129/1143 = 1.86)"
+    yield below(near, "Priv/Fed", cost, NEAR_NON_PRIVATE, f"Priv/Fed = {cost}", note=note)
 
+    theirs = {"b0": "3 989", "fed": "1 143 (Exp 3); 1 897 plotted", "priv": "2 129"}
     rows = (
-        ("b0", "B0", "3 989"),
-        ("fed", f"Fed, {PRINTED}", "1 143 (Exp 3); 1 897 plotted"),
-        ("priv", f"Priv (blt), {PRINTED}", "2 129"),
-        ("fed-plotted", f"Fed, {FIGURE}", "1 143 (Exp 3); 1 897 plotted"),
-        ("priv-plotted", f"Priv (blt), {FIGURE}", "2 129"),
+        ("b0", "B0", theirs["b0"]),
+        ("fed", f"Fed, {PRINTED}", theirs["fed"]),
+        ("priv", f"Priv (blt), {PRINTED}", theirs["priv"]),
+        ("fed-plotted", f"Fed, {FIGURE}", theirs["fed"]),
+        ("priv-plotted", f"Priv (blt), {FIGURE}", theirs["priv"]),
         ("priv-printed-noise", f"Priv (the paper's printed noise), {PRINTED}", ""),
     )
-    columns = ("algorithm", "paper, fairness regret (T = 100 000)")
-    yield r.table(
-        f"Regret at T = {number(size.horizon)}", columns, rows, "mean over agents and seeds [95 % interval]"
-    )
+    title, columns = f"Regret at T = {number(size.horizon)}", ("paper, fairness regret (T = 100 000)",)
+    yield r.table(title, ("algorithm", *columns), rows, "mean over agents and seeds [95 % interval]")
     yield _bounds(r, size)
 
     loud, where = r.mean("priv-printed-noise"), "" if size.full else f" (at T = {number(size.horizon)})"
@@ -77,22 +67,17 @@ def report(r: Results, size: Size) -> Iterator[Part]:
         "that noise."
     )
     diamond = "; the diamond is its value of Exp 3, at 60 % of the curve's end" if size.comparable else ""
-    yield (
-        "The paper's plotted Fed curve of Figure 1(a) is identical to its appendix's reward regret "
-        f"curve{diamond}."
-    )
+    same = "The paper's plotted Fed curve of Figure 1(a) is identical to its appendix's reward regret curve"
+    yield f"{same}{diamond}."
     yield _fairness(r, size)
-    yield figures.reward_rounds(
-        "exp1",
-        size,
-        [figures.Line(r[run], *figures.series_style(series)) for run, series in SERIES.items()],
-        tuple(SERIES.values()),
+    lines = [figures.Line(r[run], *figures.series_style(series)) for run, series in SERIES.items()]
+    caption = (
         "Exp 1, reward regret (appendix). Ours is signed and against the fair policy (Wang et al. 2021), so "
         "an optimistic policy, which favours good arms more than their merit, can be below zero. What the "
         "paper plots is about twice its fairness regret at every point and is not this quantity; hence two "
-        "panels.",
-        "lower left",
+        "panels."
     )
+    yield figures.reward_rounds("exp1", size, lines, tuple(SERIES.values()), caption, "lower left")
     yield _growth(r)
 
 
@@ -142,17 +127,10 @@ def _bounds(r: Results, size: Size) -> Table:
         ("fed", "Fed, Theorem 1", fed_bound(size.horizon)),
         ("priv", "Priv, Theorem 2", priv_bound(size.horizon)),
     ):
-        rows.append(
-            (
-                label,
-                r.mean(run),
-                bound.printed / bound.agents,
-                bound.per_agent,
-                f"{bound.per_agent / r.mean(run):.1e}",
-                "vacuous" if bound.vacuous else "says something",
-                f"t^{growth(r[run].rounds, r[run].fairness_regret):.2f}",
-            )
-        )
+        verdict = "vacuous" if bound.vacuous else "says something"
+        grown = f"t^{growth(r[run].rounds, r[run].fairness_regret):.2f}"
+        bounds = (bound.printed / bound.agents, bound.per_agent, f"{bound.per_agent / r.mean(run):.1e}")
+        rows.append((label, r.mean(run), *bounds, verdict, grown))
     columns = ("algorithm", "measured at T", "the paper's expression", "bound with its constants")
     against = ("bound / measured", f"against 2T = {number(2 * size.horizon)}", "measured growth")
     return Table(
@@ -181,12 +159,10 @@ def _fairness(r: Results, size: Size) -> Picture:
         (panels[0], f"(a) {PRINTED}", ("b0", "fed", "priv")),
         (panels[1], f"(b) {FIGURE}", ("b0", "fed-plotted", "priv-plotted")),
     ):
-        lines = [
-            figures.Line(
-                r[name], *figures.series_style(series), env.curve("exp1", series, until=size.horizon)
-            )
-            for name, series in zip(names, SERIES.values(), strict=True)
-        ]
+        lines = []
+        for name, series in zip(names, SERIES.values(), strict=True):
+            theirs = env.curve("exp1", series, until=size.horizon)
+            lines.append(figures.Line(r[name], *figures.series_style(series), theirs))
         ends.append(figures.draw_lines(axes, lines))
         if size.comparable:
             axes.plot([size.horizon], [DIAMOND], "D", color=lines[1].colour, ms=4, clip_on=False, mfc="w")

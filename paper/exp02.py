@@ -1,7 +1,5 @@
 """Exp 2: does the paper's communication protocol do better than B1's and B2's? (m=10, ε=2, δ=0.1)"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fedfairx import schedules
@@ -51,11 +49,10 @@ def report(r: Results, size: Size) -> Iterator[Part]:
     )
     yield r.table("Regret at T by protocol", ("protocol", "decides from", "paper (T = 100 000)"), rows)
     yield (
-        "B1 synchronises when the data say so; its timing leaks, so it is NOT private end to end, "
-        "whatever its noise. Its threshold D is not given in the paper; ours is "
-        f"{schedules.Determinant().threshold:g}. "
-        "Fewer releases need less noise each, which is why the protocols with few of them do well once the "
-        "noise is calibrated exactly."
+        "B1 synchronises when the data say so; its timing leaks, so it is NOT private end to end, whatever "
+        "its noise. Its threshold D is not given in the paper; ours is "
+        f"{schedules.Determinant().threshold:g}. Fewer releases need less noise each, which is why the "
+        "protocols with few of them do well once the noise is calibrated exactly."
     )
 
     style = {name: figures.series_style(series) for name, series in SERIES.items()}

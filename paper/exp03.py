@@ -1,7 +1,5 @@
 """Exp 3: how does regret fall with the number of agents? (m = 10…40, ε=2, δ=0.1)"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

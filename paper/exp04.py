@@ -1,7 +1,5 @@
 """Exp 4: what does a smaller privacy budget cost? (m=10, ε = 0.1…10, δ=0.1)"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 

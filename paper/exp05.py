@@ -1,7 +1,5 @@
 """Exp 5: mechanisms at equal (ε, δ), also at δ=1e-6; and what an agent may decide from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 from typing import Any

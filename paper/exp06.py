@@ -1,7 +1,5 @@
 """Exp 6: starvation. Of actions that stay, who is shown how often?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

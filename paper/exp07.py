@@ -1,7 +1,5 @@
 """Exp 7: communication. What does each release buy?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fedfairx import schedules

@@ -1,7 +1,5 @@
 """Exp 8: merit. How steep may it be, and may agents differ in it?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

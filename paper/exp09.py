@@ -1,7 +1,5 @@
 """Exp 9: how to explore fairly: the paper's rule and others in many worlds; when joining pays."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from itertools import product
@@ -353,7 +351,7 @@ def _worlds_figure(r: Results) -> Picture:
         first = axes is panels[0]
         axes.set_yticks(places, [world.label if first else "" for world in WORLDS.values()])
         axes.set(ylim=(-0.6, len(WORLDS) - 0.4), title=text.replace("private (", "private\n("))
-    limits = min(axes.get_xlim()[0] for axes in panels), max(axes.get_xlim()[1] for axes in panels)
+    limits = (min(axes.get_xlim()[0] for axes in panels), max(axes.get_xlim()[1] for axes in panels))
     for axes in panels:
         figures.log_ticks(axes.xaxis, limits)
     panels[1].set_xlabel("fairness regret at T, over that of the paper's rule at radius × 0.5 (dashed)")

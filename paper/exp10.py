@@ -1,7 +1,5 @@
 """Exp 10: partners who differ. Does joining still not hurt where members' θ are not the same?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -44,34 +42,22 @@ def report(r: Results, size: Size) -> Iterator[Part]:
     tried = [(how, distance) for how in (DIFFER, PRIVATE_DIFFER) for distance in DISTANCES]
     alone = {f"{how} at {d:g}": r.over(key(how, d), key(ALONE, d)) for how, d in tried}
     best = {f"{how} at {d:g}": over_best(r, how, d) for how, d in tried}
-    where, most = worst(alone)
-    yield Claim(
-        "joining hardly hurts at any distance that was tried",
-        f"regret is at most {NO_WORSE:g} times that alone at every distance, with and without privacy",
-        f"worst: {where}: {most}",
-        judge(alone, high=NO_WORSE),
-    )
-    where, most = worst(best)
-    yield Claim(
-        "and is near the better of alone and pooled",
-        f"regret is at most {NEAR_BEST:g} times the better of the two at every distance",
-        f"worst: {where}: {most}",
-        judge(best, high=NEAR_BEST),
-    )
-    yield below(
-        "partners who are alike gain as before",
-        "regret over that alone",
-        alone["differ at 0"],
-        0.5,
-        note=" at distance 0, without privacy",
-    )
+    for statement, ratios, limit, than in (
+        ("joining hardly hurts at any distance that was tried", alone, NO_WORSE, "that alone"),
+        ("and is near the better of alone and pooled", best, NEAR_BEST, "the better of the two"),
+    ):
+        where, most = worst(ratios)
+        also = ", with and without privacy" * (ratios is alone)
+        criterion = f"regret is at most {limit:g} times {than} at every distance{also}"
+        yield Claim(statement, criterion, f"worst: {where}: {most}", judge(ratios, high=limit))
+    alike, note = alone["differ at 0"], " at distance 0, without privacy"
+    yield below("partners who are alike gain as before", "regret over that alone", alike, 0.5, note=note)
     yield Table(
         "Fairness regret at T by distance",
         ("distance of a member's θ from the common one", *(HOWS[how].label for how in JOINING)),
         [(f"{d:g}", *(r.regret(key(how, d)) for how in JOINING)) for d in DISTANCES],
-        f"ten agents, geometric schedule, exact sums or (ε, δ) = ({partners.EPSILON:g}, 10⁻⁶) and own "
-        "ones; T "
-        f"= {min(size.horizon, LONGEST)}",
+        f"ten agents, geometric schedule, exact sums or (ε, δ) = ({partners.EPSILON:g}, 10⁻⁶) and own ones; "
+        f"T = {min(size.horizon, LONGEST)}",
     )
 
     figure, (axes,) = figures.canvas(width=6.4, height=3.6)

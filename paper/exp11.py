@@ -1,7 +1,5 @@
 """Exp 11: several at once. Do sets and rankings give everybody the attention that merit deserves?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -82,27 +80,22 @@ def over_due(r: Results, size: Size, world: str, policy: str) -> Array:
     )
 
 
-#: Other policy → statement, and the limit of expected merit's fairness regret over the other's.
-STATEMENTS = {
-    BEST: (
-        "of several slots, expected merit leaves a quarter of the fairness regret of showing the best",
-        QUARTER,
-    ),
-    ORDERED: ("and less than drawing actions one after the other in proportion to merit", 1.0),
-    SINGLE: ("and less, per unit of attention, than with one slot: more is learnt from a decision", 1.0),
-}
-
-
 def report(r: Results, size: Size) -> Iterator[Part]:
     """Regret against the other policies, and what the weakest gets."""
-    for other, (statement, limit) in STATEMENTS.items():
-        yield below(
-            f"{statement}",
-            f"expected merit's fairness regret over that of “{POLICIES[other][0]}”",
-            {chosen.label: r.over(key(world, MERIT), key(world, other)) for world, chosen in WORLDS.items()},
-            limit,
-            note=" in both worlds",
-        )
+    for other, statement, limit in (
+        (
+            BEST,
+            "of several slots, expected merit leaves a quarter of the fairness regret of showing the best",
+            QUARTER,
+        ),
+        (ORDERED, "and less than drawing actions one after the other in proportion to merit", 1.0),
+        (SINGLE, "and less, per unit of attention, than with one slot: more is learnt from a decision", 1.0),
+    ):
+        ratios = {
+            chosen.label: r.over(key(world, MERIT), key(world, other)) for world, chosen in WORLDS.items()
+        }
+        what = f"expected merit's fairness regret over that of “{POLICIES[other][0]}”"
+        yield below(statement, what, ratios, limit, note=" in both worlds")
     over = {(world, policy): over_due(r, size, world, policy) for policy in POLICIES for world in WORLDS}
     got = {setting: estimate(values[:, -1]) for setting, values in over.items()}  # by the weakest
     in_words = ", ".join(
@@ -121,20 +114,16 @@ def report(r: Results, size: Size) -> Iterator[Part]:
     for world, chosen in WORLDS.items():
         usual, scenario = key(world, MERIT), chosen.scenario(size)
         due = ranked_due(scenario, np.array(chosen.slots), r[usual].seeds.tolist()).mean(axis=0)
+        rows = []
+        for policy, (label, _, _) in POLICIES.items():
+            regrets = [r.regret(key(world, policy), metric) for metric in METRICS]
+            rows.append((label, *regrets, got[world, policy], f"{over[world, policy][:, -1].min():.2f}"))
         columns = ("policy", "fairness regret at T", "reward regret at T")
         yield Table(
             f"{chosen.label}, T = {number(scenario.horizon)}, {r.seeds(usual)} seeds (one after the other: "
             f"{r.seeds(key(world, ORDERED))})",
             (*columns, "weakest action, over its due", "the same in the worst seed"),
-            [
-                (
-                    label,
-                    *(r.regret(key(world, policy), metric) for metric in METRICS),
-                    got[world, policy],
-                    f"{over[world, policy][:, -1].min():.2f}",
-                )
-                for policy, (label, _, _) in POLICIES.items()
-            ],
+            rows,
             f"Of all attention the best action is due {number(due[0])}, the weakest {number(due[-1])}.",
         )
     yield (
@@ -146,22 +135,17 @@ def report(r: Results, size: Size) -> Iterator[Part]:
     figure, panels = figures.canvas(panels=2, width=8.6, height=3.5)
     ends = []
     for axes, (world, chosen), letter in zip(panels, WORLDS.items(), "ab", strict=True):
-        lines = [
-            figures.Line(r[key(world, policy)], label, colour)
-            for policy, (label, colour, _) in POLICIES.items()
-        ]
+        lines = [figures.Line(r[key(world, policy)], *style[:2]) for policy, style in POLICIES.items()]
         ends.append(figures.draw_lines(axes, lines))
         axes.set(ylabel="fairness regret per unit of attention", title=f"({letter}) {chosen.label}")
     figures.share_height(panels, ends)
     yield Picture(
         "exp11-regret",
         "Exp 11, distance of everybody's attention from what merit deserves, summed over rounds and divided "
-        "by the sum of the slots' weights; mean and 95 % band, "
-        f"{r.seeds(key('set', MERIT))} seeds. LinUCB's best are always the same few. Actions drawn one "
-        "after the "
-        "other in proportion to merit stay at a distance even when merits are known. With several slots "
-        "more is "
-        "learnt from each decision than with one.",
+        f"by the sum of the slots' weights; mean and 95 % band, {r.seeds(key('set', MERIT))} seeds. LinUCB's "
+        "best are always the same few. Actions drawn one after the other in proportion to merit stay at a "
+        "distance even when merits are known. With several slots more is learnt from each decision than with "
+        "one.",
         figure,
     )
     figure, panels = figures.canvas(panels=2, width=8.6, height=3.7)

@@ -1,7 +1,5 @@
 """Exp 12: secure aggregation. What does joining privately save if members only see the sum of releases?"""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 

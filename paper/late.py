@@ -5,8 +5,6 @@ The rules are compared with that before uncertainty saturated, too: where long r
 rewards are late, it was no worse.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from itertools import product
@@ -90,39 +88,41 @@ def silent_share(r: Results, delay: int, rule: str) -> Estimate:
 
 def claims(r: Results) -> Iterator[Claim]:
     """Ours against the rule before, by world; the silent action; where another rule is better."""
+    ratios = {
+        (kind, delay, rule): ours_over(r, kind, delay, rule)
+        for kind, delay, rule in product(KINDS, DELAYS, LATE_RULES)
+        if rule != MERIT
+    }
     for kinds, limit, statement in (
         ((SIGNS, NEGATIVE), LESS, "where long rows are not better, less regret than"),
         ((JOINING,), NEWCOMER, "with newcomers, much less regret than"),
         ((POSITIVE,), MORE, "where long rows are better, not much more regret than"),
     ):
-        ratios = {
-            f"{KINDS[kind][0]}, {when(delay)}": ours_over(r, kind, delay, BEFORE)
-            for kind, delay in product(kinds, DELAYS)
-            if delay
-        }
+        late = [(kind, delay) for kind, delay in product(kinds, DELAYS) if delay]
+        named = {f"{KINDS[kind][0]}, {when(delay)}": ratios[kind, delay, BEFORE] for kind, delay in late}
         name = f"late rewards: {statement} before saturation"
-        yield below(name, "its regret over that before", ratios, limit, note=" in each world")
+        yield below(name, "its regret over that before", named, limit, note=" in each world")
     shares = {when(delay): silent_share(r, delay, MERIT) for delay in DELAYS}
+    before = ", ".join(str(silent_share(r, delay, BEFORE)) for delay in DELAYS)
     yield below(
         "an action whose rewards never come is not favoured",
         "its share over the average share",
         shares,
         MOST_SHARE,
-        f"{listed(shares)} (before: {', '.join(str(silent_share(r, delay, BEFORE)) for delay in DELAYS)})",
+        f"{listed(shares)} (before: {before})",
         note=" at every delay",
     )
-    ratios = {
-        f"{KINDS[kind][0]}, {when(delay)}, over {LATE_RULES[rule].label}": ours_over(r, kind, delay, rule)
-        for kind, delay, rule in product(KINDS, DELAYS, LATE_RULES)
-        if rule != MERIT
+    every = {
+        f"{KINDS[kind][0]}, {when(delay)}, over {LATE_RULES[rule].label}": each
+        for (kind, delay, rule), each in ratios.items()
     }
-    worse = {name: each for name, each in ratios.items() if outside(each, high=1.0)}
+    worse = {name: each for name, each in every.items() if outside(each, high=1.0)}
     yield Claim(
         "late rewards: in no world has another rule less regret than expected merit",
         f"nowhere in the {len(KINDS) * len(DELAYS)} worlds does the 95 % interval of its fairness regret "
         "over that of another rule lie above 1",
         f"worse in: {listed(worse)}" if worse else "worse in no world",
-        judge(ratios, high=1.0, by="doubt"),
+        judge(every, high=1.0, by="doubt"),
     )
 
 
@@ -132,8 +132,7 @@ def tables(r: Results) -> Iterator[Table]:
     labels = tuple(rule.label for rule in LATE_RULES.values())
     yield Table(
         f"Late rewards: fairness regret [95 % interval] at T = {number(r[usual].rounds[-1])}, each agent "
-        "alone, "
-        f"{r.seeds(usual)} seeds",
+        f"alone, {r.seeds(usual)} seeds",
         ("world", "rewards", *labels),
         [
             (label, when(delay), *(r.regret(key(kind, delay, rule)) for rule in LATE_RULES))
@@ -159,10 +158,9 @@ def picture(r: Results) -> Picture:
     ratios = {name: [r.over(key(*row, name), key(*row, MERIT)) for row in rows] for name in others}
     figures.draw_ratios(worlds, places, ratios, others, 0.16)
     worlds.axvline(1.0, color=RULES[MERIT].colour, lw=1.1, ls="--", label="expected merit")
-    labels = [
-        f"{KINDS[kind][0]}; {when(delay)}" if delay == DELAYS[0] else when(delay) for kind, delay in rows
-    ]
-    worlds.set_yticks(places, labels)
+    worlds.set_yticks(
+        places, [when(delay) if delay else f"{KINDS[kind][0]}; at once" for kind, delay in rows]
+    )
     worlds.set_ylim(places[-1] - 0.7, places[0] + 0.7)
     figures.plain_log(worlds.xaxis, (0.5, 0.7, 1, 1.5, 2, 3, 5, 10))
     worlds.set(

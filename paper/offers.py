@@ -63,7 +63,7 @@ class Offers:
         order = order[np.bincount(decisions)[decisions[order]] > 1]
         first = np.flatnonzero(np.diff(decisions[order], prepend=-1))
         names, places = np.unique(arms, return_inverse=True)
-        rows = np.ascontiguousarray(contexts[order]), rewards[order], places[order].astype(np.int64)
+        rows = (np.ascontiguousarray(contexts[order]), rewards[order], places[order].astype(np.int64))
         ends = np.append(first, order.size).astype(np.int64)
         return cls(*rows, ends, agents[order][first], days[order][first], tuple(names.tolist()))
 

@@ -4,8 +4,6 @@ A world is what decisions are about, such as a year. All that is compared in it 
 alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 

@@ -1,7 +1,6 @@
 """The experiments by name, and those of a user's file."""
 
-from __future__ import annotations
-
+import importlib
 import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
@@ -9,25 +8,10 @@ from pathlib import Path
 from types import ModuleType
 
 from fedfairx.errors import InvalidInput
-from paper import (
-    exp01,
-    exp02,
-    exp03,
-    exp04,
-    exp05,
-    exp06,
-    exp07,
-    exp08,
-    exp09,
-    exp10,
-    exp11,
-    exp12,
-    flights,
-    star,
-)
 from paper.experiment import Experiment
 
-_ALL = (exp01, exp02, exp03, exp04, exp05, exp06, exp07, exp08, exp09, exp10, exp11, exp12, flights, star)
+_FILES = (*(f"exp{number:02}" for number in range(1, 13)), "flights", "star")
+_ALL = [importlib.import_module(f"paper.{name}") for name in _FILES]
 EXPERIMENTS: dict[str, Experiment] = {each.EXPERIMENT.name: each.EXPERIMENT for each in _ALL}
 
 

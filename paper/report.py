@@ -1,7 +1,5 @@
 """The report: Markdown with links to figures, and one self-contained HTML page."""
 
-from __future__ import annotations
-
 import base64
 import html
 import json
@@ -47,34 +45,21 @@ class Section:
 
     def scores(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        ratios = [
-            {"name": each.name, "paper": each.paper, "ours": each.ours.value}
-            | {"low": _plain(each.ours.low), "high": _plain(each.ours.high), "verdict": each.verdict}
-            for each in self.of(Ratio)
-        ]
-        tables = [
-            {"title": table.title, "columns": table.columns, "rows": table.rows} for table in self.of(Table)
-        ]
-        claims = [claim._asdict() for claim in self.of(Claim)]
-        headline = "".join(self.of(Headline))
-        return {
-            "ratios": ratios,
-            "claims": claims,
-            "tables": tables,
-            "notes": self.of(str),
-            "headline": headline,
-        }
+        ratios = []
+        for each in self.of(Ratio):
+            low, high = (value if value == value else None for value in (each.ours.low, each.ours.high))
+            ours = {"ours": each.ours.value, "low": low, "high": high}
+            ratios.append({"name": each.name, "paper": each.paper, **ours, "verdict": each.verdict})
+        claims, tables = (
+            [claim._asdict() for claim in self.of(Claim)],
+            [vars(table) for table in self.of(Table)],
+        )
+        found = {"ratios": ratios, "claims": claims, "tables": tables}
+        return {**found, "notes": self.of(str), "headline": "".join(self.of(Headline))}
 
 
-def _plain(value: float) -> float | None:
-    return value if value == value else None
-
-
-class Item(NamedTuple):
-    """A piece of the report: a heading, a paragraph, a warning, or what a section has."""
-
-    kind: str
-    content: Any
+#: A piece of the report: a heading, a paragraph, a warning, or what a section has, with its content.
+Item = tuple[str, Any]
 
 
 def write_report(sections: Sequence[Section], *, size: Size, how: str, warning: str = "") -> dict[str, str]:
@@ -96,19 +81,19 @@ def title(sections: Sequence[Section]) -> str:
 def _items(sections: Sequence[Section], size: Size, how: str, warning: str) -> Iterator[Item]:
     origins = {section.experiment.origin for section in sections}
     if warning:
-        yield Item("warning", warning)
+        yield "warning", warning
     if any(section.experiment.reduced(size) for section in sections):
-        yield Item("warning", f"This is a {size.note}. Nothing here is judged against the paper.")
+        yield "warning", f"This is a {size.note}. Nothing here is judged against the paper."
     for section in sections:
         for headline in section.of(Headline):
-            yield Item("heading", "What was found")
-            yield Item("paragraph", headline)
-            yield Item("figure", section.of(Drawn)[0])
+            yield "heading", "What was found"
+            yield "paragraph", headline
+            yield "figure", section.of(Drawn)[0]
     words = glossary("fair share", "fairness regret", *(w for s in sections for w in s.experiment.words))
     for section in sections:
         words |= section.experiment.words
-    yield Item("table", Table("", ("word", "meaning"), words.items()))
-    yield Item("paragraph", _how(sections, size, how))
+    yield "table", Table("", ("word", "meaning"), words.items())
+    yield "paragraph", _how(sections, size, how)
     ratios = [
         (section.experiment.name, each.name, f"{each.paper:.2f}", each.ours, each.verdict, each.note)
         for section in sections
@@ -117,36 +102,36 @@ def _items(sections: Sequence[Section], size: Size, how: str, warning: str) -> I
     if ratios:
         columns = ("experiment", "ratio", "paper", "ours", "verdict", "note")
         note = f"Criterion: {CRITERION}. Ratios are geometric means over paired seeds."
-        yield Item("heading", "The paper's ratios beside ours")
-        yield Item("table", Table("", columns, ratios, note))
+        yield "heading", "The paper's ratios beside ours"
+        yield "table", Table("", columns, ratios, note)
     claims = [
         (section.experiment.name, each.statement, each.verdict, each.found, each.criterion)
         for section in sections
         for each in section.of(Claim)
     ]
     if claims:
-        yield Item("heading", "Claims")
-        yield Item("table", Table("", ("experiment", "claim", "verdict", "found", "criterion"), claims))
+        yield "heading", "Claims"
+        yield "table", Table("", ("experiment", "claim", "verdict", "found", "criterion"), claims)
     for section in sections:
         yield from _experiment(section)
     if PAPER in origins:
-        yield Item("heading", "Where the paper's figures can't be had, and why")
-        yield Item("table", Table("", ("figure", "why"), OUT_OF_REACH))
+        yield "heading", "Where the paper's figures can't be had, and why"
+        yield "table", Table("", ("figure", "why"), OUT_OF_REACH)
     if origins & {PAPER, OURS}:
-        yield Item("heading", "Every deviation from the paper")
-        yield Item("table", Table("", ("the paper", "what we do"), DEVIATIONS))
+        yield "heading", "Every deviation from the paper"
+        yield "table", Table("", ("the paper", "what we do"), DEVIATIONS)
         yield from _calibration()
 
 
 def _experiment(section: Section) -> Iterator[Item]:
     experiment = section.experiment
     origin = f" ({_ORIGINS[experiment.origin]})" if experiment.origin in _ORIGINS else ""
-    yield Item("heading", f"{experiment.name}: {experiment.title}{origin}")
-    yield Item("paragraph", experiment.question)
+    yield "heading", f"{experiment.name}: {experiment.title}{origin}"
+    yield "paragraph", experiment.question
     opening = bool(section.of(Headline))  # whose figure opens the report
-    yield from (Item("figure", drawn) for drawn in section.of(Drawn)[opening:])
-    yield from (Item("table", table) for table in section.of(Table))
-    yield from (Item("paragraph", note) for note in section.of(str))
+    yield from (("figure", drawn) for drawn in section.of(Drawn)[opening:])
+    yield from (("table", table) for table in section.of(Table))
+    yield from (("paragraph", note) for note in section.of(str))
 
 
 def _how(sections: Sequence[Section], size: Size, how: str) -> str:
@@ -164,21 +149,20 @@ def _how(sections: Sequence[Section], size: Size, how: str) -> str:
 def _calibration() -> Iterator[Item]:
     stored = json.loads((DATA / "calibration.json").read_text(encoding="utf-8"))
     result = stored["result"]
-    yield Item("heading", "Calibration")
+    yield "heading", "Calibration"
     text = (
         f"K = {result['arms']} arms, reward noise σ = {result['noise_sd']:g}, radius scale s = "
-        f"{result['scale']:g}: "
-        "fitted on the B0 curve of Exp 1 alone, by `python -m paper calibrate`. Everything else is a "
-        "prediction."
+        f"{result['scale']:g}: fitted on the B0 curve of Exp 1 alone, by `python -m paper calibrate`. "
+        "Everything else is a prediction."
     )
-    yield Item("paragraph", text)
+    yield "paragraph", text
     rows = [
         (t["arms"], f"{t['noise_sd']:g}", f"{t['scale']:.3f}", f"{100 * t['error']:.1f} %", t["at_end"])
         for t in stored["trials"]
     ]
     columns = ("K", "σ", "best s", "typical distance from the paper's B0", "B0 at T")
     about = "What was tried (the best scale for each K and σ)"
-    yield Item("table", Table(about, columns, rows, stored["settings"]["note"]))
+    yield "table", Table(about, columns, rows, stored["settings"]["note"])
 
 
 # --- two formats -----------------------------------------------------------------------------------------

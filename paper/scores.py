@@ -4,8 +4,6 @@ Seeds are paired: contexts and θ* depend on the seed and not on the algorithm, 
 seed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
@@ -73,11 +71,7 @@ def listed(measured: Mapping[str, Estimate]) -> str:
 
 
 class Ratio(NamedTuple):
-    """One ratio of the paper beside ours.
-
-    >>> Ratio("alone / together", paper=2.0, ours=Estimate(2.1, 1.9, 2.3)).verdict
-    'agrees'
-    """
+    """One ratio of the paper beside ours."""
 
     name: str
     paper: float
@@ -94,12 +88,7 @@ class Ratio(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A statement, its criterion, what was found, and the verdict.
-
-    >>> share = 0.7
-    >>> Claim("nobody starves", "a share of at least 0.5", f"{share:g}", judge(share, low=0.5)).verdict
-    'holds'
-    """
+    """A statement, its criterion, what was found, and the verdict."""
 
     statement: str
     criterion: str
@@ -121,9 +110,6 @@ def judge(
 
     by: "interval": whole 95 % intervals must; what is partly outside decides nothing. "value": values must.
     "doubt": no whole interval may lie outside.
-
-    >>> judge(Estimate(0.4, 0.3, 0.6), high=0.5, by="interval")
-    'undecided'
     """
     estimates = _estimates(measured)
     if by == "value":
@@ -137,11 +123,7 @@ def judge(
 def below(
     statement: str, what: str, measured: Measured, limit: float, found: str = "", *, note: str = ""
 ) -> Claim:
-    """The claim that a quantity, or each of several, lies below a limit with its whole 95 % interval.
-
-    >>> below("it halves", "the ratio", Estimate(0.4, 0.3, 0.45), 0.5)[2:]
-    ('0.4 [0.3, 0.45]', 'holds')
-    """
+    """The claim that a quantity, or each of several, lies below a limit with its whole 95 % interval."""
     named = measured if isinstance(measured, Mapping) else {"": _estimates(measured)[0]}
     criterion = f"the 95 % interval of {what} lies below {limit:g}{note}"
     return Claim(statement, criterion, found or listed(named), judge(measured, high=limit, by="interval"))
@@ -174,11 +156,7 @@ def _estimates(measured: Measured) -> list[Estimate]:
 
 
 class Table:
-    """Rows under a title; estimates and numbers become text.
-
-    >>> Table("Regret", ("run", "at T"), [("alone", 1234.5)]).rows
-    [('alone', '1 234')]
-    """
+    """Rows under a title; estimates and numbers become text."""
 
     def __init__(
         self, title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]], note: str = ""

@@ -4,8 +4,6 @@
 proportion to the same expected merits, without those that are placed; most people would write that.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

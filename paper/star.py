@@ -7,8 +7,6 @@ its actions are the classes of the school that have pupils alike (girl or boy, w
 reward is the share of those pupils who passed: they reached the median of the grade's regular classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 

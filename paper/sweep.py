@@ -6,15 +6,12 @@ OUT/figures/            every figure as PNG and SVG
 OUT/report.html, report.md, scores.json
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
 import os
 import platform
 import time
-import zipfile
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +22,7 @@ from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -36,8 +34,7 @@ from paper.report import Drawn, Section, write_report
 from paper.scores import counted
 
 EARLY = 20_000  # rounds that a run's first ones are worth: while little is known the solver works hardest
-_DAMAGED = (OSError, ValueError, KeyError, TypeError, NotImplementedError, EOFError)
-_DAMAGED += (zipfile.BadZipFile, zlib.error)  # type: ignore[assignment]
+_DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, NotImplementedError, BadZipFile, zlib.error)
 
 
 class Interrupted(ResultsError):
@@ -274,9 +271,7 @@ def reproduce(
         try:
             for future in as_completed(futures):
                 job = futures[future]
-                if (
-                    _failure(future) and engine_name != "local"
-                ):  # a worker died before it said that it was done
+                if _failure(future) and engine_name != "local":  # once more: its worker may have died
                     future = submit(perform, job.run, job.seeds, folder.made_by)
                 if reason := _failure(future):
                     failures[job.label] = reason
@@ -287,9 +282,8 @@ def reproduce(
             # Compiled code can't be interrupted. What was being stored may be whole or not.
             left = [f for f, job in futures.items() if not f.cancel() and folder.read(job.run) is None]
             if not all(future.done() for future in left):
-                progress.say(
-                    f"stopping after {counted(len(left), 'run')} under way (Ctrl-C again leaves at once)"
-                )
+                runs = counted(len(left), "run")
+                progress.say(f"stopping after {runs} under way (Ctrl-C again leaves at once)")
             for future in as_completed(left):
                 if not _failure(future):
                     folder.add(futures[future].run, Outcome(**future.result()))

@@ -20,8 +20,6 @@ The printed proof of Theorem 1, step by step (C = 4L√β/γ, ℓ = ln(1 + T/d),
 `RegretBound.printed` is the expression inside the paper's O(·); `RegretBound.total` is the repaired bound.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import NamedTuple

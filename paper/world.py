@@ -1,7 +1,5 @@
 """The paper's world: its parameters, calibrated ones that it does not state, and what it plots."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

@@ -1,7 +1,5 @@
 """Rules of exploring, and the worlds in which Exp 9 (and, of two of them, Exp 6) compares them. Data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

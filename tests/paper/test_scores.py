@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 from typing import Any
 
 import numpy as np
 import pytest
 
-import paper.experiment
-import paper.scores
 from experiment_helpers import outcome, said
 from fedfairx.evaluation import Estimate
 from paper import FULL, Claim, Experiment, Outcome, Results
@@ -217,8 +214,3 @@ def test_a_verdict_looks_at_the_interval_and_not_at_the_value(value: float, verd
     assert judged(Estimate(value, 0.7, 1.0 - 1e-9)) == "holds"
     assert judged(Estimate(value, 1.0 + 1e-9, 1.3)) == "does not hold"
     assert judged(Estimate(value, math.nan, math.nan)) == ("holds" if value < 1.0 else "does not hold")
-
-
-@pytest.mark.parametrize("module", [paper.experiment, paper.scores])
-def test_the_examples_are_true(module):
-    assert doctest.testmod(module).failed == 0
