@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -119,3 +124,28 @@ def test_schemathesis_finds_nothing(services: list[Running], schema: Any, operat
             case.call_and_validate(base_url=each.url, excluded_checks=[positive_data_acceptance])
 
     run()
+
+
+def test_a_client_can_be_generated_from_the_document(
+    services: list[Running], document: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "openapi.json").write_text(json.dumps(document))
+    (tmp_path / "config.yml").write_text("post_hooks: []")
+    command = [sys.executable, "-m", "openapi_python_client", "generate", "--path", "openapi.json"]
+    command += ["--output-path", "generated_client", "--meta", "none", "--config", "config.yml"]
+    made = subprocess.run([*command, "--fail-on-warning"], cwd=tmp_path, capture_output=True, text=True)
+    assert made.returncode == 0, made.stdout
+    monkeypatch.syspath_prepend(tmp_path)
+    client: Any = importlib.import_module("generated_client")
+    models: Any = importlib.import_module("generated_client.models")
+    decide, reward = (
+        importlib.import_module(f"generated_client.api.default.{name}") for name in ("decide", "reward")
+    )
+    service = services[1]
+    with client.Client(base_url=service.url, verify_ssl=False) as connection:
+        decision = decide.sync(client=connection, body=models.DecisionRequest(actions=["ann", "ben"]))
+        assert decision.action_id in ("ann", "ben")
+        answer = reward.sync_detailed(decision.decision_id, client=connection, body=models.Reward(reward=1.0))
+        assert answer.status_code == 204
+    found = httpx.get(f"{service.url}/v1/decisions/{decision.decision_id}", verify=False).json()
+    assert found["status"] == "rewarded"

@@ -39,6 +39,7 @@ def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
     types = vars(schemas) | {kind.__name__: kind for kind in ordered}
     for name, component in components.items():
         _describe(component, types[name])
+        _simplify(component)
     paths: dict[str, Any] = {}
     for operation in [*listed, *(each.of_agent for each in listed if not each.whole)]:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, references)
@@ -82,6 +83,17 @@ def _describe(component: dict[str, Any], kind: type) -> None:
         if instead is None and null not in field.get("anyOf", ()):
             field = {"anyOf": [field, null]}
         fields[name] = field | {"description": f"{text} {'null' if instead is None else 'left out'}.".strip()}
+
+
+def _simplify(schema: Any) -> None:
+    """Describe a tuple of equal items as an array: many generators of clients know no `prefixItems`."""
+    if isinstance(schema, dict):
+        items = schema.get("prefixItems")
+        if items and all(each == items[0] for each in items):
+            del schema["prefixItems"]
+            schema["items"] = items[0]
+    for each in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        _simplify(each)
 
 
 def _operation(operation: Operation, references: dict[type, dict[str, Any]]) -> dict[str, Any]:
