@@ -112,7 +112,7 @@ CONTEXTS: list[tuple[Any, str]] = [
         np.array([[SECRET, np.complex64(1j), 0]], dtype=object),
         "contexts[0][1] must be a number, got a complex",
     ),
-    (None, "contexts must have shape (K, 3) with K >= 1"),
+    (None, "contexts must be given: an array of shape (K, 3)"),
     ({"a": SECRET}, "contexts must be a (K, d) array of numbers"),
 ]
 
@@ -344,6 +344,7 @@ def rewarded(reward: Any) -> None:
 
 
 SOUND, MISSPELT = {"rating": 3, "vehicle": "bike"}, {"ratng": 3, "vehicle": "bike"}
+BY_NAME = "or give each action's features by name: rating, vehicle"
 FIRST_TRIES: list[tuple[Callable[[], Any], str]] = [
     (lambda: Client("127.0.0.1:8000"), "url must begin with http:// or https://, got url='127.0.0.1:8000'"),
     (lambda: Client("localhost"), "url must begin with http:// or https://, got url='localhost'"),
@@ -400,6 +401,16 @@ FIRST_TRIES: list[tuple[Callable[[], Any], str]] = [
     (
         lambda: couriers().decide([{**SOUND, "price": 3}]),
         "actions[0].price is unknown: features are",
+    ),
+    (lambda: ffx.Agent(3).decide(), "contexts must be given: an array of shape (K, 3)"),
+    (lambda: couriers().decide(), f"contexts must be given: an array of shape (K, 5); {BY_NAME}"),
+    (
+        lambda: couriers().decide(filled(2, 3)),
+        "contexts must have shape (K, 5) with K >= 1, got contexts=array of shape (2, 3); " + BY_NAME,
+    ),
+    (
+        lambda: couriers().decide(["ann", "ben"]),
+        f"contexts[0] must be a list of numbers, got a string; {BY_NAME}",
     ),
     (lambda: couriers().decide([{"vehicle": "bike"}]), "actions[0].rating must be given, got none"),
     (lambda: couriers().decide([{**SOUND, "rating": "3"}]), "actions[0].rating must be a finite number"),

@@ -513,7 +513,8 @@ class Agent:
         The last result is what became of features that were given by name.
         """
         model, encoded = self._model, None
-        if type(contexts) is np.ndarray and names is actions is context is model.actions is None:
+        plain = model.actions is None and model.schema is None
+        if plain and type(contexts) is np.ndarray and names is actions is context is None:
             return model.enter(contexts, again=True), None, None  # as most often
         if actions is not None:
             require(contexts is None, "contexts", "must be left out beside actions", "both")
@@ -537,7 +538,13 @@ class Agent:
         elif type(contexts) is not np.ndarray and is_frame(contexts):
             names = names_in(contexts) if names is None else names
             contexts = without_names(contexts)
-        rows = model.enter(contexts)  # type: ignore[arg-type]
+        try:
+            rows = model.enter(contexts)  # type: ignore[arg-type]
+        except InvalidInput as error:
+            if model.schema is None:
+                raise
+            features = ", ".join(model.schema.names)
+            raise InvalidInput(f"{error}; or give each action's features by name: {features}") from None
         return rows, None if names is None else as_names(names, rows.shape[0]), encoded
 
     def _encode(self, actions: Any, context: Any = None) -> Encoded:
@@ -706,10 +713,10 @@ class Agent:
     def _change_actions(self, how: str, names: Sequence[str]) -> None:
         with self._transaction:
             actions = self._model.actions
-            new = [name for name in names if how == "add" and actions is not None and name not in actions]
-            text = "must be ones that it has: this agent shares its statistics, whose size is fixed"
-            require(not (self._shares and new), "actions", text, new[:1])
             if how == "add" and actions is not None:
+                new = [name for name in names if name not in actions]
+                text = "must be ones that it has: this agent shares its statistics, whose size is fixed"
+                require(not (self._shares and new), "actions", text, new[:1])
                 count = len(actions) - len(actions.retired) + len(names)
                 check_minimum_share(self.options.minimum_share, count)
             self._take(steps.ActionsChanged(how, list(names)))

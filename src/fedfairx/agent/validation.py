@@ -39,10 +39,12 @@ def as_contexts(
         shape = contexts.shape  # the usual case
         if len(shape) == 2 and shape[1] == dimension and shape[0] > 0 and not constant:
             return contexts
+    given = dimension - bool(constant)
+    if contexts is None:
+        raise InvalidInput(f"contexts must be given: an array of shape (K, {given})")
     rows = as_floats(contexts)
     if rows is None:
         raise not_numbers("contexts", contexts)
-    given = dimension - bool(constant)
     if constant and rows.ndim == 2 and rows.shape[1] == given and rows.shape[0] > 0:
         return np.column_stack([rows if point is None else rows - point, np.full(len(rows), constant)])
     entered = rows.ndim == 2 and rows.shape[1] == dimension and not (rows[:, -1:] - constant).any()
