@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -230,6 +231,11 @@ def test_a_step_that_fails_in_the_event_loop() -> None:
         assert watched.threads == [False, True]
         assert watched.held == 0
         assert (queue.metrics.storage_failures, queue.available) == (2, False)
+        assert queue.outage.error is not None
+        watched.fail, queue.failed, queue._took = False, -math.inf, 0.0
+        await queue.do(watched, decide, short=True)
+        assert watched.threads == [False, True, True]
+        assert queue.outage.error is None
 
     run(work)
 
