@@ -14,7 +14,7 @@ MAKEFLAGS += --jobs=2
 # Bytecode is kept wherever this runs: tests start Python hundreds of times.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup flower check test test-all lint docs warm mutants structure reproduce quick bench clean
+.PHONY: setup flower check test test-all lint docs warm mutants structure pins reproduce quick bench clean
 
 setup: $(VENV)/.ready
 
@@ -33,6 +33,15 @@ $(FLOWER)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(FLOWER)
 	$(FLOWER)/bin/$(PIP) "$$(sed -n 's/^flower = \["\(.*\)"\]$$/\1/p' pyproject.toml)"
 	touch $@
+
+# What deploy/Dockerfile installs and builds with, by version and hash: the newest that pyproject.toml allows.
+COMPILE := $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-annotate --python-version 3.11 \
+	--python-platform linux --custom-compile-command "make pins"
+pins: setup
+	$(BIN)/$(PIP) uv
+	$(COMPILE) pyproject.toml --extra service --extra postgres --extra nats --output-file deploy/requirements.txt
+	$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')" \
+		| $(COMPILE) - --output-file deploy/build-requirements.txt
 
 lint: setup
 	$(BIN)/ruff check $(CODE)

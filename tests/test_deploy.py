@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from check_jsonschema.cli import main as check_jsonschema
+from packaging.requirements import Requirement
 
 from fedfairx.cli.main import parser
 from fedfairx.federation.roster.rounds import Rounds
@@ -310,6 +312,42 @@ class Image:
                 rest = re.sub(r"^python ", f"{sys.executable} ", rest)
                 subprocess.run(["sh", "-c", rest], cwd=work, env=environment, check=True)
         return environment
+
+
+def pinned(name: str) -> dict[str, str]:
+    """The versions of a file that `make pins` writes; each has hashes."""
+    text = (DEPLOY / name).read_text()
+    found = dict(re.findall(r"^([a-z0-9-]+)==(\S+) \\\n    --hash=sha256:[0-9a-f]{64}\b", text, re.MULTILINE))
+    assert len(found) == len(re.findall(r"^[^\s#]", text, re.MULTILINE))
+    return found
+
+
+def test_packages_of_the_image_are_pinned_as_the_project_allows() -> None:
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    installed = [
+        *project["project"]["dependencies"],
+        *extras["service"],
+        *extras["postgres"],
+        *extras["nats"],
+    ]
+    for file, wanted in (
+        ("requirements.txt", installed),
+        ("build-requirements.txt", project["build-system"]["requires"]),
+    ):
+        versions = pinned(file)
+        for requirement in map(Requirement, wanted):
+            assert requirement.specifier.contains(versions[requirement.name]), requirement
+
+
+def test_the_image_installs_nothing_without_a_hash() -> None:
+    pip = [
+        rest for word, rest in Image.read().steps if word == "RUN" and re.search(r"pip (install|wheel)", rest)
+    ]
+    assert len(pip) == 4
+    assert all("--require-hashes" in step or "--no-deps" in step for step in pip)
+    (wheel,) = (step for step in pip if "pip wheel" in step)
+    assert "--no-build-isolation" in wheel  # which would download its own
 
 
 @pytest.mark.slow
