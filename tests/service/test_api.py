@@ -122,8 +122,8 @@ def test_batches_are_whole(place: str) -> None:
 
 
 def test_a_batch_is_bounded_by_the_work_that_it_is(tmp_path: Path) -> None:
-    """12 rewards of 500 features took six seconds, for which all other agents waited."""
-    with asking(str(tmp_path / "agent.db"), dimension=499) as client:  # and the intercept
+    """12 rewards of 500 features once took six seconds, for which all other agents waited."""
+    with asking(str(tmp_path / "agent.db"), dimension=399) as client:  # and the intercept
 
         def send(count: int) -> int:
             body = {
@@ -132,15 +132,15 @@ def test_a_batch_is_bounded_by_the_work_that_it_is(tmp_path: Path) -> None:
             answer = client.post("/v1/rewards", json=body)
             if answer.status_code == 413:
                 rule = "The size of a batch × d² must be at most 2000000 (max_batch_work), got"
-                assert f"{rule} {count} × 500² = {count * 250_000}." in answer.text
+                assert f"{rule} {count} × 400² = {count * 160_000}." in answer.text
             return int(answer.status_code)
 
-        assert [send(count) for count in (1, 8, 9, 12)] == [404, 404, 413, 413]
-        many = {"decisions": [{"contexts": [[0.01] * 500]}] * 9}
+        assert [send(count) for count in (1, 12, 13, 16)] == [404, 404, 413, 413]
+        many = {"decisions": [{"contexts": [[0.01] * 399]}] * 13}
         assert client.post("/v1/decisions/batch", json=many).status_code == 413
-        named = {"decisions": [{"actions": [{"id": "a", "features": [0.01] * 500}]}] * 9}
+        named = {"decisions": [{"actions": [{"id": "a", "features": [0.01] * 399}]}] * 13}
         assert client.post("/v1/decisions/batch", json=named).status_code == 413
-        few = {"decisions": many["decisions"][:8]}
+        few = {"decisions": many["decisions"][:12]}
         made = client.post("/v1/decisions/batch", json=few).json()["decisions"]
         made += client.post("/v1/decisions/batch", json=few).json()["decisions"]
         withdrawn = {"decision_ids": [one["decision_id"] for one in made]}

@@ -53,7 +53,7 @@ def test_a_member_cannot_bound_a_persons_records(tmp_path: Path) -> None:
         ("port", "x", "whole number"),
         ("port", True, "whole number"),
         ("port", 1.5, "whole number"),
-        ("dimension", "1001", "<= 1000"),
+        ("dimension", "401", "<= 400"),
         ("control_share", "1.5", "<= 1"),
         ("control_share", "nan", "finite"),
         ("window", "0", "> 0"),
@@ -108,7 +108,7 @@ def test_features_of_too_many_numbers() -> None:
     """Products of categories soon are: a model has the square of their number."""
     many = "|".join(f"c{number}" for number in range(50))
     given = {"features": f"a={many},b={many}", "shared": "b", "products": "a:b"}
-    with pytest.raises(InvalidInput, match=r"features must make at most 1000 numbers.*got features=2"):
+    with pytest.raises(InvalidInput, match=r"features must make at most 400 numbers.*got features=2"):
         schema_of(load(given, environment={}))
 
 

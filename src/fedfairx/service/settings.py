@@ -50,7 +50,7 @@ from fedfairx.util.config import (
 AGENT, AGREED, MEMBER, RUNNING, PROCESS = Scope
 PREFIX = "FEDFAIRX_"
 CONFIG = "FEDFAIRX_CONFIG"
-WIDEST = 1_000  # numbers that describe an action: beyond, a reward can take longer than seconds
+WIDEST = 400  # numbers that describe an action: beyond, one reward makes all agents wait for more than 0.1 s
 BYTES = Limits(ge=1_024, le=2**53)
 PAIR = Limits(min_length=1, max_length=2 * LONGEST + 1)
 _Text = Annotated[str, Meta(**ends(str, NAME))]
