@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -568,3 +569,33 @@ def test_contexts_of_an_earlier_version_lack_what_came_later() -> None:
     assert len(later.column_features) == later.width
     both = later.encode([{"price": 2.0, "city": "Oslo", "new": True}]).contexts
     assert later.decode(both) == {"price": [2.0], "city": ["Oslo"], "new": [True]}
+
+
+def test_effects_are_differences_of_expected_rewards() -> None:
+    """By encoding every row: differences between ends of ranges and from the mean of levels."""
+    first = Schema({"a": (-1, 4), "c": ["x", "y"], "b": bool}, products=["a:c", "a:a", "c:b"])
+    later = {"a": (-1, 4), "c": ["x", "y", "z"], "b": bool, "w": (0, 1)}
+    schema = first.extend(Schema(later, products=["a:c", "a:a", "c:b", "a:w"]))
+    theta = np.random.default_rng(0).standard_normal(schema.width)
+    middle = {"a": [1.5], "c": ["x", "y", "z"], "b": [False, True], "w": [0.5]}
+
+    def mean(**fixed: object) -> float:
+        values = middle | {name: [value] for name, value in fixed.items()}
+        rows = [dict(zip(values, row, strict=True)) for row in product(*values.values())]
+        return float((schema.encode(rows).contexts @ theta).mean())
+
+    effects = dict(zip(schema.columns, (schema.effects() @ theta).tolist(), strict=True))
+    a_in = {level: mean(a=4, c=level) - mean(a=-1, c=level) for level in middle["c"]}
+    expected = {
+        "intercept": mean(),
+        "a": mean(a=4) - mean(a=-1),
+        "w": mean(w=1) - mean(w=0),
+        "c=z": mean(c="z") - mean(),
+        "c=other": mean(c="elsewhere") - mean(),
+        "b=true": mean(b=True) - mean(),
+        "a:a": (mean(a=4) + mean(a=-1)) / 2 - mean(),
+        "a:c=y": a_in["y"] - np.mean(list(a_in.values())),
+        "c=x:b=true": mean(c="x", b=True) - mean(c="x") - mean(b=True) + mean(),
+        "a:w": mean(a=4, w=1) - mean(a=-1, w=1) - mean(a=4, w=0) + mean(a=-1, w=0),
+    }
+    assert {name: effects[name] for name in expected} == pytest.approx(expected, abs=1e-12)

@@ -423,6 +423,29 @@ class Schema:
         """
         return tuple(tuple(name for name, _ in key) for key in self._keys)
 
+    def effects(self) -> Array:
+        """(d, d): times θ, what each column says in units of the reward, with its features' other values at
+        their middle: a number in the middle of its range, a category at the mean of its levels.
+
+        Of a number it is the expected reward at the highest value less that at the lowest; of a square, that
+        at both ends less that in the middle; of a level, that with it less the mean of all levels, among
+        which "other" counts only if it is stated. Of a product of two features it is how much larger the
+        effect of one is at that level of the other than on average, or at the highest value of the other
+        than at the lowest. Of the intercept it is the expected reward with all features at their middle.
+
+        >>> schema = Schema({"price": (0, 10), "new": bool})
+        >>> theta = 3**0.5 * np.array([0.1, -0.1, 0.3, 0.5])  # of price, new=false, new=true, intercept
+        >>> (schema.effects() @ theta).round(3).tolist()
+        [0.2, -0.2, 0.2, 0.6]
+        """
+        matrix = np.full((self.width, self.width), 1.0 / self._divisor)
+        for each in self.features:
+            stated = each.levels or each.codes
+            table = _contrasts([code in stated for code in each.codes], number=each.range is not None)
+            kinds = [_kind(key, each) for key in self._keys]
+            matrix *= table[np.ix_(kinds, kinds)]
+        return matrix
+
     @cached_property
     def _table(self) -> dict[str, tuple[int, Feature, dict[str, int] | None]]:
         """By name: its place, itself, and the codes of a category's levels."""
@@ -531,6 +554,23 @@ def _pair(text: str, features: Sequence[Feature]) -> tuple[str, str]:
     square = one != two or features[names.index(one)].range is not None
     require(square, "products", "must be of two different features, or of a number with itself", text)
     return one, two
+
+
+def _kind(key: _Column, feature: Feature) -> int:
+    """What a column has of a feature: 0 nothing, 1 and so on its levels or its number, then its square."""
+    codes = [feature.codes.index(level) for name, level in key if name == feature.name]
+    return 0 if not codes else codes[0] + len(codes)
+
+
+def _contrasts(stated: Sequence[bool], *, number: bool) -> Array:
+    """What `Schema.effects` makes, in a row by kind, of a function of one feature, in a column by kind."""
+    if number:  # 1, x and x²: their values in the middle, ends' difference, and ends less middle
+        return np.array([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 1.0]])
+    weights = np.array([0.0, *stated]) / sum(stated)
+    table = np.eye(weights.size) - weights
+    table[0], table[1:, 0] = weights, 0.0
+    table[0, 0] = 1.0
+    return table
 
 
 def _check_extension(before: Schema, later: Schema) -> None:

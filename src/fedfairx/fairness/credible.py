@@ -89,12 +89,13 @@ def interval(values: Array) -> tuple[Array, Array, Array]:
     return values.mean(axis=1), ordered[:, place - 1], ordered[:, -place]
 
 
-def coordinates(belief: Belief, *, rewards: bool) -> tuple[Array, Array]:
-    """Return both ends (d,) of the credible interval of each coordinate of θ.
+def coordinates(belief: Belief, effects: Array | None = None, *, rewards: bool) -> tuple[Array, Array]:
+    """Return both ends (d,) of the credible interval of each coordinate of θ, or of effects (m, d) times θ.
 
     rewards: whether they are expected rewards, of actions without features: then none is outside the range.
     """
     thetas = draws(belief, MOST)
+    thetas = thetas if effects is None else effects @ thetas
     _, low, high = interval(_inside(thetas, belief.reward_range) if rewards else thetas)
     return low, high
 

@@ -394,8 +394,8 @@ class Model(Struct):
     actions: Actions without features, retired ones too; empty if actions have features.
     columns: What each number of `estimate`, `sd`, `low` and `high` is of: a feature, as price, city=Rome or
         price:city=Rome, "intercept", or an action.
-    estimate: θ, the expected change of the reward with each feature or, for actions without features, the
-        expected reward of each.
+    estimate: θ, the expected change of the reward with each feature, as it is scaled for the model, or, for
+        actions without features, the expected reward of each.
     sd: The standard deviation of each under the model that decides.
     low: Where the interval begins in which each lies with a probability of 95 % under the model, within the
         reward range, averaged over what the sizes of noise and prior may be.

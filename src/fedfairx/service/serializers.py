@@ -19,6 +19,7 @@ from fedfairx.service import schemas
 from fedfairx.service.earnings import Earnings
 from fedfairx.service.write_queue import WriteQueue
 from fedfairx.storage.records import StoredDecision
+from fedfairx.util.arrays import Array
 
 if TYPE_CHECKING:
     from fedfairx.service.federation import Membership
@@ -98,12 +99,15 @@ def columns(served: ServedAgent) -> list[str]:
     return [*names, "intercept"] if agent.columns > agent.dimension else names
 
 
-def estimates(served: ServedAgent) -> tuple[list[float], ...]:
-    """θ, the sd of each coordinate and both ends of its 95 % interval."""
+def estimates(served: ServedAgent, effects: Array | None = None) -> tuple[list[float], ...]:
+    """θ, the sd of each coordinate and both ends of its 95 % interval; or the same of effects (m, d) times θ."""
     agent = served.agent
-    sds = np.sqrt(np.maximum(np.diagonal(agent.covariance), 0.0))
-    ends = coordinates(agent.posterior, rewards=served.featureless)
-    return tuple(each.tolist() for each in (agent.estimate, sds, *ends))
+    mean, covariance = agent.estimate, agent.covariance
+    if effects is not None:
+        mean, covariance = effects @ mean, effects @ covariance @ effects.T
+    sds = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
+    ends = coordinates(agent.posterior, effects, rewards=served.featureless)
+    return tuple(each.tolist() for each in (mean, sds, *ends))
 
 
 def model(served: ServedAgent, change: Change, earned: Earnings) -> schemas.Model:

@@ -5,22 +5,29 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 from starlette.datastructures import QueryParams
 
 from fedfairx.service import serializers
 from fedfairx.service.pages.charts import Scale
 from fedfairx.service.pages.page_data import View
 from fedfairx.service.pages.pagination import Keys, listed
+from fedfairx.util.arrays import Array
 
 if TYPE_CHECKING:
+    from fedfairx.agent.agent import Agent
     from fedfairx.service.served_agent import ServedAgent
 
 
 class Coordinate(NamedTuple):
-    """A feature or an action without features: its θ, with an interval of 95 %."""
+    """A feature, a level, a product or an action without features: what it changes, with an interval of 95 %.
+
+    ends: the lowest and the highest value of a number, between which it changes that.
+    """
 
     place: int
     name: str
+    ends: tuple[float, float] | None
     value: float
     sd: float
     low: float
@@ -35,12 +42,22 @@ MODEL: Keys = {
 }
 
 
+def _effects(agent: Agent) -> Array | None:
+    """What turns θ into what its coordinates change in the reward; None where it is that."""
+    if agent.schema is not None:
+        return agent.schema.effects()
+    return np.diag([*np.ones(agent.dimension), agent.constant]) if agent.constant else None
+
+
 async def model(served: ServedAgent, query: QueryParams, _role: str) -> View:
     def read() -> View:
-        values, *others = serializers.estimates(served)
         names, agent = serializers.columns(served), served.agent
+        schema = agent.schema
+        estimates = serializers.estimates(served, _effects(agent))
+        ranges = {} if schema is None else {each.name: each.range for each in schema.features}
         coordinates = [
-            Coordinate(*each) for each in zip(range(len(values)), names, values, *others, strict=False)
+            Coordinate(place, name, ranges.get(name), *each)
+            for place, (name, *each) in enumerate(zip(names, *estimates, strict=True))
         ]
         listing = listed(coordinates, query, MODEL, lambda each: each.name)
         ends = [end for each in listing.rows for end in (each.low, each.high)]
@@ -48,6 +65,7 @@ async def model(served: ServedAgent, query: QueryParams, _role: str) -> View:
             "listing": listing,
             "range": Scale.around(ends),
             "featureless": served.featureless,
+            "described": schema is not None,
             "retired": set(agent.all_actions) - set(agent.actions),
             "observed": agent.observed,
             "rule": agent.rule,
