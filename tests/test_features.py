@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from itertools import product
+from itertools import product as every
 from typing import Any
 
 import numpy as np
@@ -581,7 +581,7 @@ def test_effects_are_differences_of_expected_rewards() -> None:
 
     def mean(**fixed: object) -> float:
         values = middle | {name: [value] for name, value in fixed.items()}
-        rows = [dict(zip(values, row, strict=True)) for row in product(*values.values())]
+        rows = [dict(zip(values, row, strict=True)) for row in every(*values.values())]
         return float((schema.encode(rows).contexts @ theta).mean())
 
     effects = dict(zip(schema.columns, (schema.effects() @ theta).tolist(), strict=True))

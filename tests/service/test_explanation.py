@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
+from fedfairx.agent import knowledge
 from fedfairx.demo.couriers import FEATURES as DEMO
 from fedfairx.demo.couriers import SHARED, Couriers
 from fedfairx.service.pages.decision_pages import SEEN
@@ -91,8 +92,11 @@ def test_contributions_are_by_feature_and_of_that_time(place: str) -> None:
 def test_too_many_rewards_are_not_learnt_again(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedfairx.service.explanation.MOST_REWARDS", 0)
     with asking(place, features=FEATURES) as client:
-        for number in range(4):
-            reward(client, decide(client, actions=NAMED), number % 2)
+        rewarded: set[int] = set()
+        while len(rewarded) < 2:  # rewards of one action tell no difference
+            made = decide(client, actions=NAMED)
+            reward(client, made, (1.0, 0.0, 0.5)[made["action"]])
+            rewarded.add(made["action"])
         made = decide(client, actions=NAMED)
         reward(client, made, 0.0)
         told = explain(client, made).json()
@@ -164,6 +168,13 @@ def test_what_all_actions_have_alike_is_left_out_and_products_count_with_what_di
         assert told["actions"][0]["sentence"] in text
 
 
+@pytest.fixture
+def much_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reward for each number of the model is enough for a sentence to say what features do."""
+    monkeypatch.setattr(knowledge, "ENOUGH", 1)
+
+
+@pytest.mark.usefixtures("much_known")
 @pytest.mark.parametrize("rule", ["greedy", "expected-merit"])
 def test_numbers_in_the_sentence_are_those_of_shares_computed_again(rule: str, place: str) -> None:
     """The oracle sets one feature, with its products, to the mean of the others and computes shares again.
@@ -225,7 +236,7 @@ def test_actions_without_features_have_their_expected_reward(place: str) -> None
         first = explain(client, decide(client, actions=["ann", "ben", "cid"])).json()
         assert (
             first["actions"][0]["sentence"]
-            == "33\u00a0% of this decision: about average. Nothing has been learnt yet."
+            == "33\u00a0% of this decision: about average. Nothing learnt so far tells the actions apart."
         )
         for t in range(8):
             reward(client, decide(client, actions=["ann", "ben", "cid"]), float(t % 2))
@@ -276,6 +287,41 @@ def test_ranked_actions_without_features_are_split_again_later(place: str) -> No
                 assert other["sentence"] == one["sentence"]
 
 
+def test_while_little_is_known_no_effect_is_stated_as_a_fact(place: str) -> None:
+    """Until there are four rewards for each number of the model, on every page and in the API."""
+    with asking(place, features=FEATURES) as client:  # a model of three numbers
+        agent = client.app._app.state.service.default.agent
+        early = decide(client, actions=NAMED)
+        for t in range(12):
+            told = explain(client, made := decide(client, actions=NAMED)).json()
+            known = {"rewards": t, "numbers": 3, "enough": 12, "little": True}
+            assert told["knowledge"] == client.get("/v1/model").json()["knowledge"] == known
+            assert repr(agent).endswith(f"{t} observed, 2 pending, luck as much as merit before 12)")
+            for one in told["actions"]:  # rewards of one action tell no difference
+                assert not re.search(r"Its (price|distance)", one["sentence"])
+                guess = f"After {t} reward{'s' * (t != 1)} this follows luck as much as merit"
+                assert guess in one["sentence"] or (
+                    t < 11 and "Nothing learnt so far tells the actions apart" in one["sentence"]
+                )
+            for path in ("/", "/model", f"/decisions/{made['decision_id']}"):
+                text = client.get(path).text
+                assert "for a model of 3 numbers: before about 12 they follow luck as much as merit" in text
+            text = client.get("/share?action=ann").text
+            assert f"the last on {t}. In {t + 2} of them" in text
+            assert "What the model guessed" in text or t < 2
+            reward(client, made, (1.0, 0.0, 0.5)[made["action"]])
+        made = decide(client, actions=NAMED)
+        told = explain(client, made).json()
+        assert told["knowledge"] == {"rewards": 12, "numbers": 3, "enough": 12, "little": False}
+        assert any(re.search(r"Its (price|distance)", one["sentence"]) for one in told["actions"])
+        for path in ("/", "/model", f"/decisions/{made['decision_id']}"):
+            text = client.get(path).text
+            assert "Shares rest on 12 rewards." in text
+            assert "luck" not in text
+        assert repr(agent).endswith("12 observed, 2 pending)")
+        assert explain(client, early).json()["knowledge"]["rewards"] == 0  # what was known then
+
+
 def test_who_is_no_auditor_or_admin_sees_no_explanation(place: str) -> None:
     """Contributions tell contexts, and earlier rewards."""
     with open_keys(place_of(settings_for(place))) as keys:
@@ -315,6 +361,7 @@ def test_every_rule_and_contexts_without_names_have_a_sentence(rule: str, place:
         assert "Why this share: action" in client.get(f"/decisions/{made['decision_id']}").text
 
 
+@pytest.mark.usefixtures("much_known")
 def test_another_merit_says_what_is_expected(place: str) -> None:
     with asking(place, merit="power:exponent=2") as client:
         for t in range(30):

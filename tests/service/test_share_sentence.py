@@ -86,7 +86,7 @@ def test_nothing_to_say_is_said() -> None:
     assert sentence(share=1.0, arms=1) == "100 % of this decision: there was no other action."
     faint = part("rating", 3.0, 3.01, 0.004)
     assert sentence(faint).endswith(" None of its features changed it by 2 %.")
-    assert sentence(part("rating", 3.0, 2.0, 0.0)).endswith(" Nothing has been learnt yet.")
+    assert sentence(part("rating", 3.0, 2.0, 0.0)).endswith(" Nothing learnt so far tells the actions apart.")
     assert sentence().endswith(" It does not differ from the others.")
 
 

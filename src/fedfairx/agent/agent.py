@@ -23,6 +23,7 @@ from fedfairx.agent.core import Core
 from fedfairx.agent.exchange import Exchange, privacy_in_short
 from fedfairx.agent.half_life import NOT_PRIVATE
 from fedfairx.agent.input_warnings import LOOKS, HeightWatch, ScaleWatch
+from fedfairx.agent.knowledge import Knowledge
 from fedfairx.agent.log import ENDED, NullLog, StepLog
 from fedfairx.agent.model import AgentModel
 from fedfairx.agent.options import PLAIN, WHERE_SECURE, Expiry, Keywords, Options
@@ -295,10 +296,12 @@ class Agent:
         shape = f"actions={list(self.actions)}" if self.actions else f"dimension={self.dimension}"
         if self.schema is not None:
             shape = f"features={list(self.schema.names)}"
-        kind = "private, " if self.private else ""
+        kind, known = "private, " if self.private else "", self.knowledge
+        rests = f", shares rest on {known.rewards} rewards" if known.rewards != self.observed else ""
+        rests += f", luck as much as merit before {known.enough}" if known.little else ""
         return (
             f"Agent({self.name!r}, {shape}, rule={self.rule!r}, merit={self.merit!r}, "
-            f"{kind}{self.observed} observed, {self.pending} pending)"
+            f"{kind}{self.observed} observed, {self.pending} pending{rests})"
         )
 
     def _repr_html_(self) -> str:
@@ -308,6 +311,7 @@ class Agent:
             ("rule", self.rule),
             ("merit", repr(self.merit)),
             ("rewards observed", self.observed),
+            ("what is known", self.knowledge),
             ("decisions pending", self.pending),
             ("decides from", self.decide_from),
             ("privacy", privacy_in_short(self.privatizer.guarantee)),
@@ -331,6 +335,16 @@ class Agent:
         """When the oldest of them was made, in seconds since 1970, by a durable agent; None if none waits."""
         with self._lock:
             return next((each.time / 1e6 for each in self._pending.values()), None)
+
+    @property
+    def knowledge(self) -> Knowledge:
+        """On how many rewards shares rest, and whether they follow luck as much as merit yet.
+
+        >>> Agent(dimension=5, seed=0).knowledge.little
+        True
+        """
+        with self._lock:
+            return self._model.knowledge
 
     @property
     def model_version(self) -> int:

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedfairx.agent.actions import Actions, unit_vectors
 from fedfairx.agent.half_life import Aging
+from fedfairx.agent.knowledge import Knowledge
 from fedfairx.agent.options import Options
 from fedfairx.agent.reward_limits import RewardLimits
 from fedfairx.agent.uniforms import Uniforms
@@ -201,6 +202,19 @@ class AgentModel:
     @property
     def observed(self) -> int:
         return self.released_count + self.local_count
+
+    @property
+    def knowledge(self) -> Knowledge:
+        """What the next decision rests on.
+
+        Σ‖x‖² says what others' sums add to its own: noise and doubt about partners make it smaller. Without
+        own ones records count as if of norm 1.
+        """
+        learner, own, entries = self.learner, self.own_sums(), diagonal_entries(self.dimension)
+        count = 0.0 if own is None else float(learner.observed)
+        mine, all_records = (0.0 if own is None else own[entries].sum()), learner.statistics[entries].sum()
+        each = mine / count if mine > 0.0 and count else 1.0
+        return Knowledge(count, max(0.0, float(all_records - mine) / each), self.dimension)
 
     def own_sums(self) -> Array | None:
         """Packed exact sums of all its own records; None where decisions come from releases alone."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fedfairx.agent.agent import Agent
+from fedfairx.agent.knowledge import Knowledge
 from fedfairx.core.merit import Exponential
 from fedfairx.core.rules import RULES
 from fedfairx.core.slates import ONE, Weights
@@ -106,6 +107,7 @@ def explain(served: ServedAgent, stored: StoredDecision) -> schemas.Explanation:
     agent, features = served.agent, described(served, stored)
     parts, weights = parts_of(agent, stored, features), weights_of(stored)
     whole, names, arms, values = sum(weights), stored.names, stored.policy.size, features.compared()
+    known = known_then(agent, stored)
     actions = []
     for action in range(arms):
         own = [(name, *each[action]) for name, each in zip(features.names, values, strict=True)]
@@ -119,6 +121,7 @@ def explain(served: ServedAgent, stored: StoredDecision) -> schemas.Explanation:
             unit=unit_of(parts),
             uncertainty=unsure if parts.by_feature is None else None,
             of=f"this decision's {len(weights)} slots" if len(weights) > 1 else "this decision",
+            little=known if known.little else None,
         )
         actions.append(
             schemas.ActionExplained(
@@ -140,9 +143,15 @@ def explain(served: ServedAgent, stored: StoredDecision) -> schemas.Explanation:
         unit=unit_of(parts),
         average=whole / arms,
         alike=features.alike,
+        knowledge=serializers.knowledge(known),
         actions=actions,
         statement=_statement(agent, parts),
     )
+
+
+def known_then(agent: Agent, stored: StoredDecision) -> Knowledge:
+    """What the shares of a decision rested on; of others' messages, as now."""
+    return agent.knowledge.when(stored.model_version)
 
 
 def weights_of(stored: StoredDecision) -> Weights:

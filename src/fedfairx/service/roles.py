@@ -36,7 +36,9 @@ RESTRICTED: dict[type, dict[str, object]] = {
     schemas.DecisionSeen: {"probability": None, "policy": None, "exposure": None, "reward": UNSET},
     schemas.SlotSeen: {"exposure": None, "reward": UNSET},
     schemas.FeatureSeen: dict.fromkeys(("clipped", "unknown")),
-    schemas.Model: dict.fromkeys(("estimate", "sd", "low", "high", "change", "mean_reward", "lift")),
+    schemas.Model: dict.fromkeys(
+        ("estimate", "sd", "low", "high", "change", "knowledge", "mean_reward", "lift")
+    ),
     schemas.Privacy: {"clipped": None},
     schemas.Aggregated: dict.fromkeys(("weight", "reason")),
     Peer: dict.fromkeys(("weight", "reason")),

@@ -303,12 +303,29 @@ class ActionExplained(Struct):
     uncertainty_change: float | None
 
 
+class KnowledgeSeen(Struct):
+    """On how much shares rest.
+
+    rewards: Rewards, its own and those that messages of others are worth to it; where they decay, the sum of
+        their weights.
+    numbers: How many numbers the model has.
+    enough: Rewards before which shares follow luck as much as merit.
+    little: Whether there are fewer.
+    """
+
+    rewards: Annotated[int, Meta(ge=0)]
+    numbers: Annotated[int, Meta(ge=0)]
+    enough: Annotated[int, Meta(ge=0)]
+    little: bool
+
+
 class Explanation(Struct):
     """Why each action of a decision has its share, by the model of that time.
 
     unit: What contributions add up to: "log merit", together with the uncertainty, or "reward".
     average: The share of the average action.
     alike: Features that all actions have alike, which so change no share by themselves.
+    knowledge: What the shares rested on; while it is little, sentences say that, and not what features do.
     statement: How to read it.
     """
 
@@ -319,6 +336,7 @@ class Explanation(Struct):
     unit: str
     average: Exposure
     alike: list[str]
+    knowledge: KnowledgeSeen
     actions: list[ActionExplained]
     statement: str
 
@@ -401,6 +419,7 @@ class Model(Struct):
         reward range, averaged over what the sizes of noise and prior may be.
     high: Where it ends.
     observed: Rewards that were learnt; those of several slots count each.
+    knowledge: What shares rest on.
     pending: Decisions that wait for a reward.
     slots: The weights of the slots of a decision that asks for no others; one of weight 1 is one action.
     half_life: After how many rewards, or after what time ("30d"), a record counts half; null if all count
@@ -423,6 +442,7 @@ class Model(Struct):
     low: list[float]
     high: list[float]
     observed: int
+    knowledge: KnowledgeSeen
     pending: int
     model_version: int
     mode: str

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedfairx.agent.agent import Agent
+from fedfairx.agent.knowledge import Knowledge
 from fedfairx.errors import StorageError
 from fedfairx.fairness.change_test import Change
 from fedfairx.fairness.credible import coordinates
@@ -100,7 +101,7 @@ def columns(served: ServedAgent) -> list[str]:
 
 
 def estimates(served: ServedAgent, effects: Array | None = None) -> tuple[list[float], ...]:
-    """θ, the sd of each coordinate and both ends of its 95 % interval; or the same of effects (m, d) times θ."""
+    """θ or effects (m, d) times θ, the sd of each and both ends of its 95 % interval."""
     agent = served.agent
     mean, covariance = agent.estimate, agent.covariance
     if effects is not None:
@@ -108,6 +109,10 @@ def estimates(served: ServedAgent, effects: Array | None = None) -> tuple[list[f
     sds = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
     ends = coordinates(agent.posterior, effects, rewards=served.featureless)
     return tuple(each.tolist() for each in (mean, sds, *ends))
+
+
+def knowledge(known: Knowledge) -> schemas.KnowledgeSeen:
+    return schemas.KnowledgeSeen(known.rewards, known.numbers, known.enough, known.little)
 
 
 def model(served: ServedAgent, change: Change, earned: Earnings) -> schemas.Model:
@@ -128,6 +133,7 @@ def model(served: ServedAgent, change: Change, earned: Earnings) -> schemas.Mode
         low=low,
         high=high,
         observed=agent.observed,
+        knowledge=knowledge(agent.knowledge),
         pending=agent.pending,
         model_version=agent.model_version,
         mode=settings.mode,

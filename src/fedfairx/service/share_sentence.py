@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
+from fedfairx.agent.knowledge import Knowledge
 from fedfairx.service.schemas import FeatureExplained
 
 LEAST = 0.02  # a part that changes a share by less is not mentioned
@@ -28,6 +29,7 @@ def share_sentence(
     uncertainty: float | None,
     of: str = "this decision",
     its: str = "its",
+    little: Knowledge | None = None,
 ) -> str:
     """The sentence.
 
@@ -36,6 +38,7 @@ def share_sentence(
         split by feature.
     of: what it is a share of.
     its: whose features they are.
+    little: what it rested on, if that is so little that no feature should be named as the reason.
     """
     begin, whom = f"{_capital(percent(share / whole))} of {of}: ", "you" if its == "your" else "it"
     if arms == 1:
@@ -54,7 +57,10 @@ def share_sentence(
     if uncertainty is not None and abs(uncertainty) >= LEAST:
         unknown = [(whom, uncertainty)]
     if features and not largest:
-        parts = "nothing has been learnt yet"
+        parts = "nothing learnt so far tells the actions apart"
+    elif little is not None:
+        rewards = f"{written(float(little.rewards))} reward{'' if little.rewards == 1 else 's'}"
+        parts = f"after {rewards} this follows luck as much as merit"
     text = "; ".join(filter(None, [parts, *_unknown(unknown)]))
     if not features:
         text = f"{whom} {'do' if its == 'your' else 'does'} not differ from the others"

@@ -81,4 +81,6 @@ def test_effects_are_those_of_the_simulated_truth(shown: dict[str, dict[str, flo
 
 def test_levels_differ_from_their_mean(shown: dict[str, dict[str, float]]) -> None:
     for feature, levels in (("vehicle", LEVELS), ("weather", WEATHER), ("fragile", ("false", "true"))):
-        assert sum(shown[f"{feature}={level}"]["estimate"] for level in levels) == pytest.approx(0.0, abs=1e-9)
+        assert sum(shown[f"{feature}={level}"]["estimate"] for level in levels) == pytest.approx(
+            0.0, abs=1e-9
+        )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from starlette.datastructures import QueryParams
 
 from fedfairx.service import serializers
-from fedfairx.service.explanation import explain
+from fedfairx.service.explanation import explain, known_then
 from fedfairx.service.pages.charts import Option, Scale
 from fedfairx.service.pages.page_data import View
 from fedfairx.service.pages.pagination import LINES, Keys, link, listed
@@ -102,6 +102,7 @@ async def decision(served: ServedAgent, query: QueryParams, role: str) -> View:
     ]
     if sees_all(role):
         explained = await asyncio.to_thread(explain, served, stored)
+        view["known"] = known_then(served.agent, stored)
         for row, each in zip(rows, explained.actions, strict=True):
             row |= {"share": each.share, "log_merit": each.log_merit}
         view |= _why(explained, query.get("of", ""), stored.action)

@@ -42,19 +42,18 @@ MODEL: Keys = {
 }
 
 
-def _effects(agent: Agent) -> Array | None:
-    """What turns θ into what its coordinates change in the reward; None where it is that."""
+def _effects(agent: Agent) -> tuple[Array | None, dict[str, tuple[float, float] | None]]:
+    """What turns θ into changes of the reward, None where it is that, and the range of each feature."""
     if agent.schema is not None:
-        return agent.schema.effects()
-    return np.diag([*np.ones(agent.dimension), agent.constant]) if agent.constant else None
+        return agent.schema.effects(), {each.name: each.range for each in agent.schema.features}
+    return (np.diag([*np.ones(agent.dimension), agent.constant]) if agent.constant else None), {}
 
 
 async def model(served: ServedAgent, query: QueryParams, _role: str) -> View:
     def read() -> View:
         names, agent = serializers.columns(served), served.agent
-        schema = agent.schema
-        estimates = serializers.estimates(served, _effects(agent))
-        ranges = {} if schema is None else {each.name: each.range for each in schema.features}
+        effects, ranges = _effects(agent)
+        estimates = serializers.estimates(served, effects)
         coordinates = [
             Coordinate(place, name, ranges.get(name), *each)
             for place, (name, *each) in enumerate(zip(names, *estimates, strict=True))
@@ -65,9 +64,9 @@ async def model(served: ServedAgent, query: QueryParams, _role: str) -> View:
             "listing": listing,
             "range": Scale.around(ends),
             "featureless": served.featureless,
-            "described": schema is not None,
+            "described": bool(ranges),
             "retired": set(agent.all_actions) - set(agent.actions),
-            "observed": agent.observed,
+            "known": agent.knowledge,
             "rule": agent.rule,
             "merit": repr(agent.merit),
             "noise_sd": agent.noise_sd,

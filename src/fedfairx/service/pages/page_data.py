@@ -130,6 +130,7 @@ def _overview(served: ServedAgent, ready: bool, merit: View | None) -> View:
             ],
             "oldest_pending": oldest,
             "observed": agent.observed,
+            "known": agent.knowledge if merit is not None or not agent.held else None,
             "half_life": served.half_life,
             "rule": agent.rule,
             "slots": _slots(served.slots),

@@ -14,8 +14,9 @@ import msgspec
 import numpy as np
 from starlette.datastructures import QueryParams
 
+from fedfairx.agent.knowledge import Knowledge
 from fedfairx.fairness.contributions import changes
-from fedfairx.service.explanation import described, parts_of, unit_of, weights_of
+from fedfairx.service.explanation import described, known_then, parts_of, unit_of, weights_of
 from fedfairx.service.pages.charts import Scale
 from fedfairx.service.pages.page_data import View
 from fedfairx.service.pages.pagination import link
@@ -61,6 +62,9 @@ class ShareTotal:
     first: float | None = None
     last: float | None = None
     unit: str = "log merit"
+    least: Knowledge | None = None  # what the first decision rested on,
+    most: Knowledge | None = None  # and the last
+    guessed: int = 0  # decisions that rested on little
     features: dict[str, FeatureTotal] = field(default_factory=dict)
 
     def add(self, served: ServedAgent, stored: StoredDecision, place: int) -> None:
@@ -73,6 +77,9 @@ class ShareTotal:
         self.share += share
         self.equal += 1.0 / arms
         self.baseline += stored.mode != "live"
+        self.most = known_then(agent, stored)
+        self.least = self.least or self.most
+        self.guessed += self.most.little
         slots = [slot.action for slot in stored.slots if slot.status != "withdrawn"]
         self.shown += place in (slots if stored.slots else [stored.action])
         if arms == 1:
@@ -141,6 +148,11 @@ class ShareTotal:
         compared = self.offered > self.alone + self.hidden
         return gained / (self.known_share - gained) if compared else None
 
+    @property
+    def guess(self) -> bool:
+        """Whether most decisions rested on so little that shares followed luck as much as merit."""
+        return 2 * self.guessed > self.offered
+
     def sentence(self) -> str:
         """The share and what changed it, in words."""
         return share_sentence(
@@ -153,6 +165,7 @@ class ShareTotal:
             uncertainty=self.change(self.unsure),
             of="the decisions in which you could be chosen",
             its="your",
+            little=self.most if self.guess else None,
         )
 
 
