@@ -20,11 +20,11 @@ def test_own_rewards_count_each_and_four_for_each_number_are_enough() -> None:
     agent = ffx.Agent(dimension=2, seed=0)
     for rewards in range(2 * ENOUGH):
         known = agent.knowledge
-        assert (known.rewards, known.numbers, known.little) == (rewards, agent.dimension, True)
+        assert (known.rewards, known.numbers, known.little) == (rewards, agent.columns, True)
         observe(agent, 1)
-    observe(agent, ENOUGH * agent.dimension - agent.observed)
+    observe(agent, ENOUGH * agent.columns - agent.observed)
     assert not agent.knowledge.little
-    assert str(agent.knowledge) == f"Shares rest on {ENOUGH * agent.dimension} rewards."
+    assert str(agent.knowledge) == f"Shares rest on {ENOUGH * agent.columns} rewards."
 
 
 def test_half_of_them_count_after_a_half_life() -> None:

@@ -162,6 +162,28 @@ def test_no_records_leave_the_mean_as_it_was_guessed() -> None:
         assert learnt_mean(np.zeros((1, 5)), np.zeros(1), ffx.Prior(0.7), 0.2, ridge, range(5)) == 0.7
 
 
+@pytest.mark.parametrize("size", [1.0, 1e3, 1e9])
+def test_few_records_of_rows_make_no_wide_prior(size: float) -> None:
+    """Rewards that differ only by luck, or by more than is expected; 24 records are enough for 20 numbers."""
+    rng, d = np.random.default_rng(0), 20
+    prior, widths = ffx.Prior(sd=0.3, noise_sd=0.5), []
+    for _ in range(40):
+        for count in (16, 40):
+            contexts = rng.uniform(-1.0, 1.0, (count, d)) / math.sqrt(d)
+            rewards = size * rng.choice([-0.5, 0.5], count)
+            variance, ridge = learnt(contexts, rewards, prior)
+            limit = 0.7 * 0.3 * max(1.0, math.sqrt(float(rewards @ rewards) / count / (0.3**2 + 0.5**2)))
+            widths.append((count, math.sqrt(variance / ridge) / limit))
+    assert max(width for count, width in widths if count == 16) <= 1.0
+    assert size > 1.0 or max(width for count, width in widths if count == 40) > 1.0
+
+
+def test_the_prior_of_actions_without_features_may_be_wide_at_once() -> None:
+    rewards = np.array([5.0, -5.0, 5.0, -5.0])
+    variance, ridge = learnt(np.eye(4), rewards, ffx.Prior(sd=0.3, noise_sd=0.1), common=range(4))
+    assert math.sqrt(variance / ridge) > 1.0
+
+
 @given(seeds, st.integers(1, 5), st.integers(1, 100), st.sampled_from([-40, -3, 5, 40]))
 def test_rewards_of_another_size_give_the_same_ridge(seed: int, d: int, count: int, power: int) -> None:
     rng, scale = np.random.default_rng(seed), 2.0**power

@@ -110,6 +110,13 @@ def likeliest(
         unlikely = (delta**2 / wide + np.log(1 + steep * wide / variance)) / 2
     sd = np.sqrt(variance / ridge)
     likely = -np.log(spread).sum(axis=1) / 2 - (2 + n) / 2 * np.log(variance) - np.log(sd / prior.sd) ** 2 / 2
+    named = prior.common is not None and prior.common.all()
+    if n < 2 * (xs.shape[1] - 8) and not named:  # rows of which little is known
+        constant = np.zeros(len(y)) if prior.common is None else xs @ prior.common
+        level = (y @ constant) ** 2 / max(constant @ constant, 1e-300)
+        times = max(1.0, (y @ y - level) / (n * (prior.sd**2 + prior.noise_sd**2)))
+        wider = np.log(sd / (0.7 * prior.sd)) - np.log(times) / 2
+        unlikely = unlikely + 1e9 * np.maximum(wider, 0.0)
     best = int(np.argmax(likely - unlikely))
     return float(variance[best]), float(ridge[best])
 

@@ -23,6 +23,12 @@ around 3 or 50, and whoever is tried first would get everything. Of a constant c
 first guess does not matter (`learner.FAR`): adding a number to all rewards then changes no share. Its
 variance is no uncertainty about one action or another, and does not enter V.
 
+Rows with features have more numbers than their first rewards can tell. With ten rewards and forty numbers
+some λ explains luck by large differences, and one row gets nearly everything. So while there are fewer than
+`FEW` own records for each number beyond `SPARED`, λ is the likeliest of those with an sd of at most `NARROW`
+sd₀, or more in proportion where rewards vary by more than σ₀² + sd₀². Intervals do not depend on it. Measured
+in docs/paper/measurements.md, "Sizes while little is known".
+
 G is made tridiagonal once, and each λ then takes O(d).
 
 Decisions come from the likeliest λ. Intervals are averaged over all of them (`posterior.Posterior`): where
@@ -38,6 +44,7 @@ few rewards of its own would take what no member has tried for far better, or wo
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from fedfairx.core.learner import (
@@ -64,6 +71,9 @@ ASSUMED_WEIGHT = 2.0
 #: Of ln sd around ln sd₀.
 LOG_SD = 1.0
 SMALLEST, POINTS = 2.0**-20, 41  # λ from 1e-6 to 1e6, each twice the one before
+FEW, SPARED, NARROW = 2.0, 8.0, 0.7
+LOG_NARROW = math.log(NARROW)
+REFUSED = 1e9  # of ln p, for each e-fold of a wider sd: if all are wider, the narrowest is taken
 NOTHING = 1e-12  # p/λ of sums without a record, but for rounding; of one reward it is at least 1e-10
 
 
@@ -166,10 +176,11 @@ def learnt_sizes(
     first, entry = own.shape[0] - dimension, 0
     less_mean(own, mean, centred)
     squares, total, lengths, assumed = numbers[SQUARES], 0.0, 0.0, numbers[ASSUMED_MEAN]
-    back = 0.0
+    back, alike = 0.0, 0.0
     for i in range(dimension):
         squares = fma(-mean[i], own[first + i] + centred[i], squares)  # Σ(y - x·mean)²
         total = fma(common[i], centred[i], total)  # uᵀb
+        alike = alike + common[i]
         back = where_above(common[i], 0.0, assumed - mean[i], back)
         matrix[i, dimension] = 0.0
         for j in range(i, dimension):
@@ -188,6 +199,12 @@ def learnt_sizes(
     learning = numbers[LEARNING_MEAN]  # 1, or 0: then δ is 0
     back = learning * back
     least = numbers[MEAN_VARIANCE]
+    usual = numbers[ASSUMED_VARIANCE] + numbers[ASSUMED_NOISE]
+    varied = larger(fma(-learning * total, total / larger(lengths, 1e-300), squares), 0.0)
+    scale = larger(varied / (larger(numbers[OBSERVED], 1.0) * usual), 1.0)
+    widest = 0.5 * log(scale) + LOG_NARROW
+    few = where_above(FEW * (dimension - SPARED), numbers[OBSERVED], REFUSED, 0.0)
+    refused = where_above(dimension - 0.5, alike, few, 0.0)
     best, variance, best_ridge = -1e300, numbers[ASSUMED_NOISE], 1.0
     for k in range(POINTS):
         ridge = SMALLEST * 2.0**k
@@ -203,11 +220,12 @@ def learnt_sizes(
         size = 0.5 * log(noise / (ridge * numbers[ASSUMED_VARIANCE])) / LOG_SD
         far = fma((shift - back) / wide, shift - back, log(fma(p, wide / noise, 1.0)))
         likely = -0.5 * fma(size, size, fma(weight, log(noise), volume + far))
+        if grid is not None:
+            grid[k, 0], grid[k, 1], grid[k, 2] = likely, noise, ridge
+        likely = fma(-refused, larger(fma(LOG_SD, size, -widest), 0.0), likely)
         variance = where_above(likely, best, noise, variance)
         best_ridge = where_above(likely, best, ridge, best_ridge)
         best = larger(likely, best)
-        if grid is not None:
-            grid[k, 0], grid[k, 1], grid[k, 2] = likely, noise, ridge
     return variance, best_ridge
 
 
