@@ -274,7 +274,7 @@ def test_named_features_are_clipped_and_counted(place: str) -> None:
         assert "\nfedfairx_features_clipped_total 2\n" in metrics_of(client)
         for features, word in (
             ({"price": 1.0}, "rating"),
-            ({"price": 1.0, "rating": 1.0, "x": 1.0}, "actions[0].features.x must be left out"),
+            ({"price": 1.0, "rating": 1.0, "x": 1.0}, "actions[0].features.x is unknown"),
         ):
             answer = client.post("/v1/decisions", json={"actions": [{"id": "a", "features": features}]})
             assert answer.status_code == 422
