@@ -69,9 +69,9 @@ def runs(size: Size) -> Iterator[Run]:
         scenario = world.scenario(size, "alone")
         options = world.options(MERIT if rule == BEFORE else rule, size)
         if rule == BEFORE:
-            # A mean for each coordinate is not learnt.
+            # A mean for each coordinate is not learnt, and there was no intercept.
             prior = Prior(mean=(0.0,) * scenario.dimension, sd=scenario.merits[0].reward_scale)
-            options |= {"prior": prior, "most_bonus": math.inf}
+            options |= {"prior": prior, "most_bonus": math.inf, "intercept": False}
         algorithm = LATE_RULES[rule].algorithm("alone")
         yield Run(key(kind, delay, rule), scenario, algorithm, options, least_seeds(size))
 

@@ -136,7 +136,7 @@ def test_all_at_once_learns_the_same_bits_as_one_by_one(size: float | None) -> N
 def test_actions_without_features_learn_weights_too() -> None:
     agent = ffx.Agent(actions=["ann", "ben", "cid", "dora"], seed=0)
     made = agent.decide(slots=[1.0, 0.5])
-    assert made.names is not None
+    assert made.names
     agent.observe(made, rewards={made.names[1]: 1.0})
     agent.observe(made, rewards={made.names[0]: 0.0})
     learnt = dict(zip(agent.actions, np.diag(agent.gram) - np.min(np.diag(agent.gram)), strict=True))
@@ -265,7 +265,7 @@ def test_no_rewards_change_nothing() -> None:
 def test_an_action_is_named_once() -> None:
     agent = ffx.Agent(3, seed=0)
     made = agent.decide(contexts(0), slots=3, names=list("abcdef"))
-    assert made.names is not None
+    assert made.names
     with pytest.raises(InvalidInput, match=r"^rewards must name each action once"):
         agent.observe(made, rewards={made.actions[0]: 1.0, made.names[0]: 0.5})
     same = agent.decide(contexts(0), slots=3, names=["a"] * 6)
@@ -348,7 +348,7 @@ def test_a_baseline_of_slots_is_shown_and_learnt_from(features: bool, tmp_path: 
         assert (made.actions, made.drawn_actions, made.drawn) == (shown, drawn.actions, drawn.actions[0])
         assert made.exposure.tolist() == drawn.exposure.tolist()
         assert [made.chosen(slot).tolist() for slot in range(3)] == rows[shown].tolist()
-        assert made.names == (None if features else [names[row] for row in shown])
+        assert made.names == ([] if features else [names[row] for row in shown])
         agent.save(tmp_path / "agent.db")
         again = ffx.Agent.load(tmp_path / "agent.db")
         assert again._pending[made.number].drawn_actions == drawn.actions

@@ -101,20 +101,22 @@ def test_no_two_records_differ_by_more_than_the_sensitivity() -> None:
 
 def largest_change(subject: AuditedConfig, blank: list[Record], searches: int = 4) -> float:
     """How much a record changes the sums in place of `blank`, at most: by several local searches."""
-    (point, level), rng = subject.middle, np.random.default_rng(5)
+    (point, level), size, rng = subject.middle, subject.dimension, np.random.default_rng(5)
     before = subject.sums([blank])[0]
 
     def objective(free: np.ndarray) -> float:
-        record = point + free[:-1], level + float(free[-1])
+        moved = np.append(free[:-1], np.zeros(len(point) - size))  # an intercept stays as it is
+        record = point + moved, level + float(free[-1])
         return -float(np.linalg.norm((subject.sums([[record]])[0] - before) / subject.scale))
 
     options = {"xtol": 1e-4, "ftol": 1e-7, "maxfev": 400}
-    starts = [2.0 * rng.normal(size=subject.dimension + 1) for _ in range(searches)]
+    starts = [2.0 * rng.normal(size=size + 1) for _ in range(searches)]
     return max(-float(minimize(objective, start, method="Powell", options=options).fun) for start in starts)
 
 
 @pytest.mark.long
-def test_blanking_a_record_changes_no_more_than_is_claimed() -> None:
+@pytest.mark.parametrize("intercept", [False, True])
+def test_blanking_a_record_changes_no_more_than_is_claimed(intercept: bool) -> None:
     """Through the real privatizer. A record of zeros is not blank: it is one far from the public point."""
     box = Centring.unit_box(2)
     bounds = box.inner_bounds(adjacency="add-remove")
@@ -125,14 +127,16 @@ def test_blanking_a_record_changes_no_more_than_is_claimed() -> None:
         mechanism="tree",
         bounds=Bounds(adjacency="add-remove"),
         centring=box,
+        intercept=intercept,
     )
     subject = AuditedConfig(options=options, dimension=2, releases=1)
     assert subject.bounds == bounds
     assert bounds.sensitivity == pytest.approx(0.3563, abs=1e-4)
     nothing = largest_change(subject, [])
     assert bounds.sensitivity * (1 - 1e-3) < nothing < bounds.sensitivity + subject.step
-    assert largest_change(subject, [box.blank]) < bounds.sensitivity + subject.step
-    assert largest_change(subject, [(np.zeros(2), 0.0)], searches=1) > 1.5 * bounds.sensitivity
+    assert largest_change(subject, [subject.middle]) < bounds.sensitivity + subject.step
+    far = subject.middle[0] - np.append(box.context, [0.0] * intercept)  # a context of zeros
+    assert largest_change(subject, [(far, 0.0)], searches=1) > 1.5 * bounds.sensitivity
 
 
 def test_the_guarantee_says_what_blank_means() -> None:

@@ -42,7 +42,8 @@ def bad_bodies(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
     elif mistake == "missing":
         del values[name]
     elif mistake == "unknown":
-        values["weather"], name = SECRET, "weather"
+        values["weather"] = SECRET
+        return body, f"{where}.weather is unknown: features are "
     elif mistake == "no features":
         del actions[row]["features"]
         return body, f"actions[{row}].features must be given"

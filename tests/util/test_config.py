@@ -456,6 +456,7 @@ def test_scopes() -> None:
     }
     assert of[Scope.AGENT] == {*ARMS, "actions", "intercept", "person_records", "shift"}
     shared = {"rule", "merit", "reward_range", "minimum_share", "slots", "epsilon", "delta", "releases"}
+    shared.add("intercept")  # of arrays; that of features is an agent's own
     assert of[Scope.AGREED] & IN_SERVICE == shared
 
 

@@ -257,16 +257,15 @@ def test_a_record_in_a_moved_leaf_is_replaced_deleted_and_refused_again(tmp_path
     agent.observe(wrong, reward=0.75, replace=True)
     after, same = member._stream.open_leaf
     assert count == same == 3
-    assert np.abs(after - before).sum() == pytest.approx(
-        0.25 * 1.25
-    )  # of one reward, for a context of one 1 and the intercept
+    # of one reward, for a context of one 1 and the intercept
+    assert np.abs(after - before).sum() == pytest.approx(0.25 * 1.25)
     with pytest.raises(ReplacementRefused, match="release 2 already"):
         agent.observe(sealed, reward=0.75, replace=True)
     deletion = agent.delete_person("cid")
     assert (deletion.rewards, deletion.sent) == (1, 0)
     blank, count = member._stream.open_leaf
     assert count == 3  # it still counts
-    assert np.abs(blank).sum() == pytest.approx(np.abs(after).sum() - 1.5)
+    assert np.abs(blank).sum() == pytest.approx(np.abs(after).sum() - 1.5 * 1.25)
     here.round(1)
     here.check_total(1)
     with pytest.raises(ReplacementRefused):
