@@ -852,7 +852,7 @@ class Agent:
             self._core.check(step)
         if self.private or person is not None:
             self._enter(decision, rewards, person)
-        if self._height is not None:
+        if self._height is not None and self._height.open:
             for slot, reward in rewards.items():
                 if reward is not None:
                     self._height.look(decision.weights[slot] * decision.chosen(slot), reward)
@@ -986,7 +986,7 @@ class Agent:
                 if self.private:
                     self._enter_rows(rows[part], values[part], whose[part])
                 self._take(steps.Learnt(rows[part], values[part], None if each is None else each[part]))
-            if self._height is not None:
+            if self._height is not None and self._height.open:
                 for row, value in zip(rows, values, strict=True):
                     self._height.look(row, value)
             if encoded is not None:

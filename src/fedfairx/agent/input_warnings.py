@@ -71,15 +71,16 @@ class HeightWatch:
         self._rows: list[Array] = []
         self._rewards: list[float] = []
         self.warning: str | None = None
-        self.due = False
+        self.open, self.due = True, False
 
     def look(self, row: Array, reward: float) -> None:
-        """Take one record; after the last that is needed, test."""
-        if len(self._rewards) == HEIGHT_AFTER:
+        """Take one record while it is open; after the last that is needed, test."""
+        if not self.open:
             return
         self._rows.append(np.array(row))
         self._rewards.append(reward)
-        if len(self._rewards) == HEIGHT_AFTER and self._misses():
+        self.open = len(self._rewards) < HEIGHT_AFTER
+        if not self.open and self._misses():
             self.due = True
             self.warning = (
                 f"the first {HEIGHT_AFTER} rewards are not around what contexts predict: this agent has no "
