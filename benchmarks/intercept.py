@@ -190,6 +190,9 @@ def run(report: Report) -> None:
             compare("  ÷ through 0", mine, now[f"{name} less it, {noise}"], 1.03)
     report.heading(f"{AGENTS} private agents, ε = {EPSILON}, T = {SHARED_ROUNDS}, {seeds} seeds: regret")
     old = None if before is None else play_before(before, seeds)
+    if old is not None:  # what it costs not to know that rewards go through 0, without any privacy
+        mine, theirs = (np.mean(each["alone around 0"]) for each in (now, old))
+        report.add("alone, around 0 ÷ before", float(mine / theirs), "×")
     for kind in ("plain", "secure"):
         compare(f"{kind}, around 0.5 ÷ alone", now[f"{kind} around 0.5"], now["alone around 0.5"], 1.03)
         if old is not None:
@@ -198,7 +201,7 @@ def run(report: Report) -> None:
 
 if __name__ == "__main__":
     if "--before" in sys.argv:
-        kinds = ("plain", "secure")
+        kinds = ("alone", "plain", "secure")
         count = int(sys.argv[2])
         print(
             json.dumps(
