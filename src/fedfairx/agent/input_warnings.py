@@ -68,8 +68,7 @@ class HeightWatch:
 
     def __init__(self, remedy: str) -> None:
         self._remedy = remedy
-        self._rows: list[Array] = []
-        self._rewards: list[float] = []
+        self._records: list[tuple[Array, float]] = []
         self.warning: str | None = None
         self.open, self.due = True, False
 
@@ -77,9 +76,8 @@ class HeightWatch:
         """Take one record while it is open; after the last that is needed, test."""
         if not self.open:
             return
-        self._rows.append(np.array(row))
-        self._rewards.append(reward)
-        self.open = len(self._rewards) < HEIGHT_AFTER
+        self._records.append((np.array(row), reward))
+        self.open = len(self._records) < HEIGHT_AFTER
         if not self.open and self._misses():
             self.due = True
             self.warning = (
@@ -90,7 +88,7 @@ class HeightWatch:
     def _misses(self) -> bool:
         from scipy.stats import f
 
-        x, y = np.array(self._rows), np.array(self._rewards)
+        x, y = map(np.array, zip(*self._records, strict=True))
         wide = np.column_stack([x, np.ones(len(x))])
         (without, rank), (left, more) = _residual(x, y), _residual(wide, y)
         free = len(y) - more
