@@ -14,7 +14,7 @@ def test_an_agent_in_one_line() -> None:
     agent.decide(np.eye(3))
     assert repr(agent) == (
         "Agent('north', dimension=3, rule='expected-merit', merit=Exponential(steepness=10, 0.0693 better "
-        "doubles the share), 4 observed, 1 pending)"
+        "doubles the share), 4 observed, 1 pending, luck as much as merit before 16)"
     )
     agent.release()
     assert agent.observed == 4
