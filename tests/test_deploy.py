@@ -360,6 +360,7 @@ def test_the_image_is_built_and_serves(tmp_path: Path) -> None:
     refused = _run(json.loads(image.command), environment | {"FEDFAIRX_DIMENSION": "3"})
     assert "host must be loopback while there is no key" in refused.stderr
     _serve(image, environment | {"FEDFAIRX_DIMENSION": "3"}, {"contexts": [[0.1, 0.2, 0.3]] * 2}, tmp_path)
+    (tmp_path / "other").mkdir(mode=0o700)
     named = {"FEDFAIRX_ACTIONS": "ann,ben", "FEDFAIRX_EPSILON": "2", "FEDFAIRX_DATA": str(tmp_path / "other")}
     _serve(image, environment | named, {}, tmp_path)
 
