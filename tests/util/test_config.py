@@ -65,7 +65,7 @@ POSITIVE_NUMBER = Ends([TINY, LARGE], [0, -1.0, above(LARGE)], NUMBER)
 #: The limits, written by hand: what the description must say.
 TABLE: dict[str, Ends] = {
     # what an agent is
-    "dimension": Ends([1, 1_000], [0, -1, 1_001], WHOLE),
+    "dimension": Ends([1, 400], [0, -1, 401], WHOLE),
     "actions": Ends([["a"], ["a", "b" * 200]], [[], [""], ["b" * 201], ["a", "a"]], [[1, 2]]),
     "features": Ends([{"a": [0, 1]}, {"a": ["x", "y"], "b": "bool"}], [{}, {"a": [1, 0]}, {"a": []}], [[1]]),
     "shared": Ends([["b"], []], [["b" * 201], [""]], [[1]]),
