@@ -319,6 +319,9 @@ def main() -> int:
     write = parser.parse_args().write
     found, on_the_way = measure()
     limits = json.loads(FILE.read_text("utf-8")) if FILE.exists() else found
+    for _ in range(2):  # on a busy machine, what other threads do may fall into each of the calls
+        if any(count > limits.get(name, -1) for name, count in found.items()):
+            found = {name: min(count, found[name]) for name, count in measure()[0].items()}
     if write:
         limits = {name: min(count, limits.get(name, count)) for name, count in found.items()}
         FILE.write_text(json.dumps(limits, indent=1) + "\n", "utf-8")
