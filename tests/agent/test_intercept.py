@@ -256,6 +256,17 @@ def test_a_missing_intercept_is_said_once(how: dict[str, Any], remedy: str) -> N
     assert any(remedy in text for text in agent.warnings)
 
 
+@pytest.mark.parametrize(("dimension", "after"), [(5, 50), (40, 80), (60, 120)])
+def test_wide_contexts_do_not_hide_that_it_is_missing(dimension: int, after: int) -> None:
+    rng, agent = np.random.default_rng(0), ffx.Agent(dimension, seed=0, intercept=False)
+    rows = rng.uniform(-1.0, 1.0, (after, dimension)) / np.sqrt(dimension)
+    rewards = 0.5 + 0.3 * rows[:, 0] + 0.1 * rng.standard_normal(after)
+    agent.learn(rows[:-1], rewards[:-1])
+    assert not agent.warnings
+    with pytest.warns(ffx.errors.ScaleWarning, match=f"first {after} rewards"):
+        agent.learn(rows[-1:], rewards[-1:])
+
+
 def test_a_sound_agent_is_told_nothing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

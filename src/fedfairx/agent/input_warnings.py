@@ -20,7 +20,7 @@ TOLERATED = 0.01  # share of the records
 ENOUGH = 100  # records before the first warning
 LOOKS = 8  # calls whose contexts are checked
 FAR = 10.0  # times the expected length
-HEIGHT_AFTER = 50  # rewards before an intercept is missed
+HEIGHT_AFTER = 50  # rewards before an intercept is missed; wide contexts take more
 FALSE_ALARMS = 1e-4  # of such tests where rewards are linear in the contexts
 
 
@@ -63,7 +63,7 @@ class HeightWatch:
 
     It is the F test of a constant beside the contexts' own columns. With normal noise, and contexts that do
     not follow rewards, it fires falsely with probability `FALSE_ALARMS`. It finds nothing where a column is
-    constant.
+    constant. Wide contexts fit few rewards of any height, so it waits for two rewards for each number.
     """
 
     def __init__(self, remedy: str) -> None:
@@ -77,11 +77,12 @@ class HeightWatch:
         if not self.open:
             return
         self._records.append((np.array(row), reward))
-        self.open = len(self._records) < HEIGHT_AFTER
+        count = len(self._records)
+        self.open = count < max(HEIGHT_AFTER, 2 * row.size)
         if not self.open and self._misses():
             self.due = True
             self.warning = (
-                f"the first {HEIGHT_AFTER} rewards are not around what contexts predict: this agent has no "
+                f"the first {count} rewards are not around what contexts predict: this agent has no "
                 f"intercept, and shares depend on how high rewards are. {self._remedy}"
             )
 
@@ -89,24 +90,22 @@ class HeightWatch:
         from scipy.stats import f
 
         x, y = map(np.array, zip(*self._records, strict=True))
-        wide = np.column_stack([x, np.ones(len(x))])
-        (without, rank), (left, more) = _residual(x, y), _residual(wide, y)
-        free = len(y) - more
-        if more == rank or free <= 0 or without - left <= 1e-9 * float(y @ y):
+        self._records.clear()
+        both = np.column_stack([y, np.ones(len(y))])
+        solution, _, rank, _ = np.linalg.lstsq(x, both)
+        residuals = both - x @ solution
+        (without, shared), (_, apart) = residuals.T @ residuals  # apart: of the constant from the columns
+        free = len(y) - int(rank) - 1
+        gained = shared**2 / apart if apart > 1e-9 * len(y) else 0.0
+        if free <= 0 or gained <= 1e-9 * float(y @ y):
             return False
-        return bool(f.sf((without - left) * free / max(left, 1e-300), 1, free) < FALSE_ALARMS)
+        return bool(f.sf(gained * free / max(without - gained, 1e-300), 1, free) < FALSE_ALARMS)
 
     def warn(self) -> None:
         """Issue the warning that is due, if any. Call it last: a warning may be turned into an error."""
         if self.due and self.warning is not None:
             self.due = False
             warn_caller(self.warning, ScaleWarning)
-
-
-def _residual(x: Array, y: Array) -> tuple[float, int]:
-    """The residual sum of squares of y on the columns of x, and their rank."""
-    solution, _, rank, _ = np.linalg.lstsq(x, y)
-    return float(np.square(y - x @ solution).sum()), int(rank)
 
 
 class ScaleWatch:
