@@ -322,6 +322,29 @@ def test_while_little_is_known_no_effect_is_stated_as_a_fact(place: str) -> None
         assert explain(client, early).json()["knowledge"]["rewards"] == 0  # what was known then
 
 
+def test_rewards_of_a_program_count_and_messages_are_none(place: str) -> None:
+    """What a decision rested on is read from the log: a model_version counts messages too, or nothing."""
+    schema, rows = ffx.features.Schema({"price": (0, 10)}), {"ann": {"price": 2}, "ben": {"price": 7}}
+    peer, one = ffx.Agent(schema=schema, name="peer", seed=1), [{"price": 5}]
+    with ffx.Agent.open(place_of(settings_for(place)), schema=schema, seed=0) as agent:
+        agent.learn(2 * one, [0.0, 1.0])
+        first = agent.decide(rows)
+        for turn in range(9):
+            agent.observe(agent.decide(rows), reward=turn % 2)
+            peer.learn(one, [0.5])
+            peer.release()
+        agent.absorb({"peer": peer.release()})
+        later = agent.decide(rows)
+        for turn in range(20):
+            agent.observe(agent.decide(rows), reward=turn % 2)
+        others = round(agent.knowledge.others)
+    with asking(place, features={"price": [0, 10]}) as client:
+        for made, own in ((first, 2), (later, 11)):
+            assert explain(client, {"decision_id": made.id}).json()["knowledge"]["rewards"] == own + others
+        text = client.get("/share?action=ann").text
+        assert f"rested on {2 + others} rewards, the last on {30 + others}." in text
+
+
 def test_who_is_no_auditor_or_admin_sees_no_explanation(place: str) -> None:
     """Contributions tell contexts, and earlier rewards."""
     with open_keys(place_of(settings_for(place))) as keys:

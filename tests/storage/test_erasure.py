@@ -552,7 +552,7 @@ def test_in_a_private_agent_what_was_sent_stays(place: str, tmp_path: Path) -> N
                     if made.reward is not None and made.person != "p1"
                 ]
                 own = sum(np.outer(made.context, made.context) for made in both)
-                more = [rows for rows, _ in learnt(other.journal, first=0, end=9999)]
+                more = [rows for _, rows, _, _ in learnt(other.journal, first=0, end=9999)]
                 own = own + sum(rows.T @ rows for rows in more)
                 assert unpack(agent.own_sums())[0] == pytest.approx(own, abs=1e-9)
             agent.verify()

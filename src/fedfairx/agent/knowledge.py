@@ -42,7 +42,7 @@ class Knowledge:
 
     def when(self, own: float) -> Knowledge:
         """The same at the time of so many own rewards; of the others' messages as now."""
-        return replace(self, own=min(own, self.own))
+        return replace(self, own=min(max(own, 0.0), self.own))
 
     def __str__(self) -> str:
         text = f"Shares rest on {self.rewards} reward{'' if self.rewards == 1 else 's'}"

@@ -25,6 +25,7 @@ from fedfairx.fairness.contributions import Contributions, Spread, by_owner, cha
 from fedfairx.privacy import NonPrivateSums
 from fedfairx.service import schemas, serializers
 from fedfairx.service.share_sentence import EXPECTED, share_sentence
+from fedfairx.storage.arrivals import arrivals
 from fedfairx.storage.queries import learnt, records
 from fedfairx.storage.records import StoredDecision
 from fedfairx.util.arrays import Array, Coordinates
@@ -151,7 +152,7 @@ def explain(served: ServedAgent, stored: StoredDecision) -> schemas.Explanation:
 
 def known_then(agent: Agent, stored: StoredDecision) -> Knowledge:
     """What the shares of a decision rested on; of others' messages, as now."""
-    return agent.knowledge.when(stored.model_version)
+    return agent.knowledge.when(agent.observed - arrivals(agent.journal, first=stored.seq).size)
 
 
 def weights_of(stored: StoredDecision) -> Weights:
@@ -218,7 +219,7 @@ def _before(agent: Agent, end: int) -> Agent | None:
     else:
         sums = NonPrivateSums(agent.columns, constant=agent.constant)
         again = Agent(agent.dimension, options=agent.options, privatizer=sums)
-    for rows, weights, rewards in learnt(journal, first=0, end=end):
+    for _, rows, weights, rewards in learnt(journal, first=0, end=end):
         if again.observed + len(rewards) > MOST_REWARDS:
             return None
         wide = np.zeros((len(rows), agent.columns))

@@ -433,7 +433,7 @@ class _Logged:
         sums = _Sums(dimension) if replaced else self._sums.copy(dimension)
         for _, contexts, rewards in records(journal, dimension, first=first, end=end):
             sums.add(contexts, rewards)
-        for rows, weights, rewards in learnt(journal, first=first, end=end):
+        for _, rows, weights, rewards in learnt(journal, first=first, end=end):
             contexts = np.zeros((len(rows), dimension))
             contexts[:, : rows.shape[1]] = rows
             if agent.actions:

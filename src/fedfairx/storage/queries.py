@@ -197,8 +197,8 @@ def records(
         yield some[-1][0], contexts, np.array([reward for *_, reward in some])
 
 
-def learnt(journal: Journal, *, first: int, end: int) -> Iterator[tuple[Array, Array, Array]]:
-    """Contexts, weights and rewards of records learnt without a decision, from `first` on and before `end`.
+def learnt(journal: Journal, *, first: int, end: int) -> Iterator[tuple[int, Array, Array, Array]]:
+    """Numbers, contexts, weights and rewards learnt without decisions, from `first` on and before `end`.
 
     Contexts (n, d), fewer columns if features were added since, or names' coordinates (n, 1); weights (n, 1).
     """
@@ -209,7 +209,7 @@ def learnt(journal: Journal, *, first: int, end: int) -> Iterator[tuple[Array, A
         step = journal.event(row)
         assert isinstance(step, steps.Learnt)
         weights = np.ones(len(step.rows)) if step.weights is None else step.weights
-        yield np.asarray(step.rows, dtype=np.float64), weights[:, None], np.array(step.rewards)
+        yield row[0], np.asarray(step.rows, dtype=np.float64), weights[:, None], np.array(step.rewards)
 
 
 def by_time(journal: Journal, *, since: float, width: float, count: int) -> tuple[list[int], list[int]]:

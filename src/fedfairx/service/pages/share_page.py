@@ -16,13 +16,14 @@ from starlette.datastructures import QueryParams
 
 from fedfairx.agent.knowledge import Knowledge
 from fedfairx.fairness.contributions import changes
-from fedfairx.service.explanation import described, known_then, parts_of, unit_of, weights_of
+from fedfairx.service.explanation import described, parts_of, unit_of, weights_of
 from fedfairx.service.pages.charts import Scale
 from fedfairx.service.pages.page_data import View
 from fedfairx.service.pages.pagination import link
 from fedfairx.service.pages.periods import Period, period_of, periods
 from fedfairx.service.schemas import FeatureExplained
 from fedfairx.service.share_sentence import EXPECTED, share_sentence
+from fedfairx.storage.arrivals import arrivals
 from fedfairx.storage.queries import last_of, number_at
 from fedfairx.storage.records import StoredDecision
 
@@ -67,8 +68,8 @@ class ShareTotal:
     guessed: int = 0  # decisions that rested on little
     features: dict[str, FeatureTotal] = field(default_factory=dict)
 
-    def add(self, served: ServedAgent, stored: StoredDecision, place: int) -> None:
-        """Count a decision in which the action has this place."""
+    def add(self, served: ServedAgent, stored: StoredDecision, place: int, known: Knowledge) -> None:
+        """Count a decision in which the action has this place, and what it rested on."""
         agent, weights, arms = served.agent, weights_of(stored), stored.policy.size
         whole = sum(weights)
         share = float(stored.policy[place]) / whole
@@ -77,7 +78,7 @@ class ShareTotal:
         self.share += share
         self.equal += 1.0 / arms
         self.baseline += stored.mode != "live"
-        self.most = known_then(agent, stored)
+        self.most = known
         self.least = self.least or self.most
         self.guessed += self.most.little
         slots = [slot.action for slot in stored.slots if slot.status != "withdrawn"]
@@ -215,14 +216,16 @@ async def share(served: ServedAgent, query: QueryParams, _role: str) -> View:
 
 def _read(served: ServedAgent, action: str, period: Period) -> tuple[ShareTotal, bool]:
     """The sums of a period, and whether it has more decisions than are read."""
-    journal, total = served.journal, ShareTotal()
+    journal, total, known, now = served.journal, ShareTotal(), served.agent.knowledge, served.agent.observed
     first = 0 if period.since is None else number_at(journal, period.since)
     end = number_at(journal, period.until)
     start = last_of(journal, MOST, first=first, end=end)
+    came = arrivals(journal, first=start)
     for stored in journal.decisions(after_seq=start - 1, before_seq=end):
         names = stored.names or []
         if action in names and stored.status != "withdrawn":
-            total.add(served, stored, names.index(action))
+            later = came.size - int(np.searchsorted(came, stored.seq))
+            total.add(served, stored, names.index(action), known.when(now - later))
     return total, start > first and last_of(journal, 1, first=first, end=start) > first
 
 
