@@ -179,7 +179,9 @@ def run(report: Report) -> None:
         one, two = np.array(mine), np.array(theirs)
         ratio = float(one.mean() / two.mean())
         error = float(np.std((one - ratio * two) / two.mean(), ddof=1) / np.sqrt(one.size))
-        report.add(title, ratio, "×", low=ratio - 2 * error, high=ratio + 2 * error, at_most=at_most)
+        low, high = ratio - 1.96 * error, ratio + 1.96 * error
+        report.add(title, ratio, "×", low=low, high=high)
+        report.add("    its upper 95 % limit", high, "×", at_most=at_most)
 
     report.heading(f"{ARMS} rows of {DIMENSION} numbers, T = {ROUNDS}, {seeds} seeds: regret")
     for noise in NOISES:

@@ -26,7 +26,7 @@ from fedfairx.util.config import COUNT, POSITIVE, Limits, Scope, check_fields, d
 AGENT, AGREED, *_ = Scope
 
 #: The intercept that private agents of arrays have: what it costs in sensitivity is weighed against the noise
-#: on how high rewards are (docs/explanation/privacy.md).
+#: on how high rewards are (docs/paper/measurements.md, "Rewards that are not around 0").
 INTERCEPT = 0.25
 #: A user's mechanism: a function of `calibrate`'s keywords epsilon, delta, releases and sensitivity.
 Calibrate = Callable[..., Gaussian]
