@@ -6,6 +6,8 @@ import random
 import resource
 import socket
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -89,6 +91,30 @@ def test_it_ends_at_once_when_it_is_stopped(place: str) -> None:
     assert "Traceback" not in other.said
     assert httpx.get(f"{active.url}/readyz").status_code == 200
     active.stop()
+
+
+def test_it_says_nothing_of_what_is_half_made_when_it_is_stopped() -> None:
+    """As SIGTERM does in the middle of loading: llvmlite's objects then miss what they close at their end."""
+    program = """if True:
+        import os, signal
+        from fedfairx.service import standby
+
+        class Half:
+            def __init__(self):
+                os.kill(os.getpid(), signal.SIGTERM)
+                self.handle = open(os.devnull)
+
+            def __del__(self):
+                self.handle.close()
+
+        signal.signal(signal.SIGTERM, standby._interrupt)
+        try:
+            Half()
+        except KeyboardInterrupt:
+            print("ended")
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("ended\n", "")
 
 
 def test_it_takes_over_from_one_that_was_stopped(place: str) -> None:

@@ -1,7 +1,9 @@
 """An active service and a standby that are killed, stopped, paused and cut off while clients go on.
 
 Each client sends a request again, by a load balancer and under the same key, until it is answered. What has
-ended is started again. What was acknowledged is in the log once, and the log leads to the same policies.
+ended is started again. What was acknowledged is in the log once, and the log leads to the same policies. In a
+private agent each record is in one leaf of the ledger. As a member of a federation, it sends each number with
+one content, and everybody gets all records.
 """
 
 from __future__ import annotations
@@ -23,8 +25,12 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
+from fedfairx.federation.exchange.envelope import Envelope
+from fedfairx.federation.transport import SqliteTransport
+from fedfairx.privacy import Release
 from fedfairx.service.settings import place_of
 from fedfairx.steps import Decided
+from member_service import founded, member_of, sync
 from nats_server import free_port
 from relay import Relay
 from servers import Postgres
@@ -37,6 +43,12 @@ CLIENTS = 3
 DEATHS = {
     "die in a group": "fedfairx.storage.journal:Journal.append_decisions",
     "die after a commit": "before:fedfairx.agent.persistence:AgentStore._after_commit",
+}
+#: Of a member also while it makes a release, and before and after the others have it.
+OF_A_MEMBER = {
+    "die in a release": "fedfairx.storage.privacy_ledger:StoredLedger.freeze",
+    "die before it is sent": "before:fedfairx.federation.exchange.member:Member._publish",
+    "die after it was sent": "fedfairx.federation.exchange.member:Member._publish",
 }
 COMMITTED = b"COMMIT\0"  # what PostgreSQL says of a group
 FAULTS = ("kill", *DEATHS, "stop", "pause")
@@ -85,19 +97,24 @@ class Client(threading.Thread):
 class Site:
     """An active process and a standby, their supervisor, the load balancer and clients."""
 
-    def __init__(self, place: str, server: Postgres | None) -> None:
+    def __init__(self, place: str, server: Postgres | None, *flags: str, member: Path | None = None) -> None:
         self.place, self.server, self.said = place, server, ""
         self.cut = threading.Event()  # the connection that says that a group is committed
-        self.running = [
-            Running(place, "--dimension", "3", "--wait", "--port", str(free_port()), start=False)
-            for _ in range(2)
-        ]
+        self.sent: dict[int, Release] = {}  # by number
+        self._member = member
+        self.running = [self._process(*flags, "--wait", "--port", str(free_port())) for _ in range(2)]
         for one in self.running:
             self.start(one)
         self._next = itertools.cycle(self.running)
         self.balancer = Relay.at_port(self._connect)
         url = f"http://127.0.0.1:{self.balancer.port}"
         self.clients = [Client(number, url) for number in range(CLIENTS)]
+
+    def _process(self, *flags: str) -> Running:
+        if self._member is None:
+            return Running(self.place, "--dimension", "3", *flags, start=False)
+        where = [] if self.server is None else ["--database", self.place]
+        return Running.member(self._member, *where, *flags, start=False)
 
     def start(self, one: Running, die: str = "") -> None:
         one.start(die=die, until="(?:serves|waits)")
@@ -135,10 +152,11 @@ class Site:
         """Make one fault; once it is over, clients are answered again."""
         active = self.active()
         (other,) = (one for one in self.running if one is not active)
-        if fault in DEATHS:
+        death = (DEATHS | OF_A_MEMBER).get(fault)
+        if death is not None:
             other.kill()
-            self.start(other, die=DEATHS[fault])
-        if fault == "kill" or fault in DEATHS:
+            self.start(other, die=death)
+        if fault == "kill" or death is not None:
             active.kill()
         elif fault == "stop":
             active.stop()
@@ -162,9 +180,24 @@ class Site:
         else:
             self.cut.set()
             until(lambda: not self.cut.is_set(), seconds=60)
-        if fault in DEATHS:
+        if death is not None:
             until(other.gone, seconds=60)
         self.until_more(3)
+        self.note()
+
+    def note(self) -> Release | None:
+        """Remember what a member has sent last, and refuse another content of a number."""
+        if self._member is None:
+            return None
+        transport = SqliteTransport(self._member.parent / "transport.sqlite")
+        try:
+            message = transport.latest().get(self._member.name)
+            assert message is not None
+            release = Envelope.parse(message).release
+            assert self.sent.setdefault(release.number, release) == release
+            return release
+        finally:
+            transport.close()
 
     def serves(self, one: Running) -> bool:
         with suppress(httpx.HTTPError):
@@ -189,7 +222,10 @@ class Site:
             client.enough.set()
             client.join(60)
         assert not [client.wrong for client in self.clients if client.wrong]
-        self.active()
+        active = self.active()
+        if self._member is not None:
+            with httpx.Client(base_url=active.url) as http:
+                until(lambda: not sync(http)["waiting"], seconds=60)
         for one in self.running:
             one.stop()
             self.said += one.said
@@ -200,15 +236,33 @@ class Site:
             stored = list(agent.journal.decisions())
             assert {each.key: (each.id, each.reward) for each in stored} == acknowledged
             assert len(stored) == len(acknowledged) == agent.observed
-            again, contexts = (
-                ffx.Agent(3, options=agent.options),
-                {each.seq: each.contexts for each in stored},
-            )
-            for entry in agent.journal.entries():
-                if isinstance(entry.step, Decided):
-                    expected = again.policy(np.asarray(contexts[entry.number]).reshape(-1, again.columns))
-                    assert entry.step.decision.policy.tobytes() == expected.tobytes()
-                again._core.apply(entry.step)
+            (self.check_ledger if agent.private else self.check_policies)(agent, stored)
+
+    def check_policies(self, agent: ffx.Agent, stored: list[Any]) -> None:
+        again, contexts = ffx.Agent(3, options=agent.options), {each.seq: each.contexts for each in stored}
+        for entry in agent.journal.entries():
+            if isinstance(entry.step, Decided):
+                expected = again.policy(np.asarray(contexts[entry.number]).reshape(-1, again.columns))
+                assert entry.step.decision.policy.tobytes() == expected.tobytes()
+            again._core.apply(entry.step)
+
+    def check_ledger(self, agent: ffx.Agent, stored: list[Any]) -> None:
+        """Each record is in one leaf; what a member sent is in the ledger, and reaches the others whole."""
+        ask = agent.journal.log.database.execute
+        assert sorted(ask("SELECT record FROM ledger_records")) == sorted((each.id,) for each in stored)
+        places = ask("SELECT place FROM ledger_releases")
+        assert len({*places}) == len(places)  # the noise is drawn for these
+        last = self.note()
+        if last is None or self._member is None:
+            return
+        assert (last.number, last.count) == (agent.released, len(stored))
+        assert agent.privatizer.stream is not None
+        assert agent.privatizer.stream.ledger.unsent() == ()
+        for number, release in self.sent.items():
+            assert agent.past_release(number) == release
+        with member_of(self._member.parent / "org2") as two:
+            until(lambda: sync(two)["peers"]["org1"]["release"] == last.number)
+            assert not sync(two)["refusals"]
 
     def close(self) -> None:
         for client in self.clients:
@@ -257,17 +311,45 @@ def run(site: Site, faults: tuple[str, ...], rounds: int) -> None:
         site.close()
 
 
+PRIVATE = ("--epsilon", "2")
+KINDS = [
+    pytest.param(1, (), id="once"),
+    pytest.param(5, (), id="often", marks=pytest.mark.slow),
+    pytest.param(5, PRIVATE, id="often, private", marks=pytest.mark.slow),
+]
 ROUNDS = [1, pytest.param(5, marks=pytest.mark.slow)]
 
 
-@pytest.mark.parametrize("rounds", ROUNDS)
-def test_nothing_acknowledged_is_lost_with_a_file(tmp_path: Path, rounds: int) -> None:
-    run(Site(place_of(settings_for(str(tmp_path / "agent.db"))), None), WITH_FILE, rounds)
+@pytest.mark.parametrize(("rounds", "flags"), KINDS)
+def test_nothing_acknowledged_is_lost_with_a_file(
+    tmp_path: Path, rounds: int, flags: tuple[str, ...]
+) -> None:
+    run(Site(place_of(settings_for(str(tmp_path / "agent.db"))), None, *flags), WITH_FILE, rounds)
 
 
-@pytest.mark.parametrize("rounds", ROUNDS)
-def test_nothing_acknowledged_is_lost_with_a_server(own_postgres: Postgres, rounds: int) -> None:
+@pytest.mark.parametrize(("rounds", "flags"), KINDS)
+def test_nothing_acknowledged_is_lost_with_a_server(
+    own_postgres: Postgres, rounds: int, flags: tuple[str, ...]
+) -> None:
     with network(own_postgres) as (place, watch):
-        site = Site(place, own_postgres)
+        site = Site(place, own_postgres, *flags)
         watch(site.cut)
         run(site, WITH_SERVER, rounds)
+
+
+@pytest.mark.parametrize("rounds", ROUNDS)
+def test_a_member_with_a_file_sends_each_number_once(tmp_path: Path, rounds: int) -> None:
+    member = founded(tmp_path / "federation", horizon=100_000) / "org1"
+    site = Site(str(member / "data" / "agent.sqlite"), None, member=member)
+    run(site, (*WITH_FILE, *OF_A_MEMBER), rounds)
+
+
+@pytest.mark.parametrize("rounds", ROUNDS)
+def test_a_member_with_a_server_sends_each_number_once(
+    own_postgres: Postgres, tmp_path: Path, rounds: int
+) -> None:
+    member = founded(tmp_path / "federation", horizon=100_000) / "org1"
+    with network(own_postgres) as (place, watch):
+        site = Site(place, own_postgres, member=member)
+        watch(site.cut)
+        run(site, (*WITH_SERVER, *OF_A_MEMBER), rounds)

@@ -20,6 +20,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -57,7 +58,7 @@ def open_when_free(settings: Settings) -> Service:
     server = Server(waiting.app, settings, doing="waits")
     thread = threading.Thread(target=_serve, args=(server,), daemon=True)
     # A handler of its own: the first process of a container ignores signals that have none.
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         waiting.look(reason, settings)
         thread.start()
@@ -78,6 +79,12 @@ def open_when_free(settings: Settings) -> Service:
         if thread.ident is not None:
             thread.join()  # the service listens in its place
         signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise `KeyboardInterrupt`, which ends this process, also while code is loaded."""
+    sys.unraisablehook = lambda _: None  # libraries complain when what is half made goes
+    signal.default_int_handler(number, frame)
 
 
 class PausedHolder:
