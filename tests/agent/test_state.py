@@ -671,8 +671,9 @@ def test_a_private_agent_is_not_saved_loaded_or_copied(tmp_path: Path) -> None:
         with pytest.raises(PrivacyError, match=text):
             way(agent)
     with ffx.Agent.open(path, name="a", dimension=D, budget=ffx.Budget(epsilon=1.0, releases=3)) as stored:
-        with pytest.raises(PrivacyError, match="agent 'a' is private, and can't be saved"):
-            stored.save(tmp_path / "agent.db")
+        for way in (*COPIES, lambda agent: agent.save(tmp_path / "agent.db")):
+            with pytest.raises(PrivacyError, match="agent 'a' is private, and can't be saved or copied"):
+                way(stored)
         with pytest.raises(PrivacyError, match=r"can't be loaded: .* where it is, with Agent\.open\('"):
             ffx.Agent.load(path)
     assert not (tmp_path / "agent.db").exists()

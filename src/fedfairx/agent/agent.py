@@ -1460,13 +1460,14 @@ class Agent:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle what `save` writes; a merit function of the user's own is pickled beside it."""
+        content = self._content()  # refuses a private agent, which can't be loaded into memory either
         if self.durable:
             raise InvalidInput(
                 f"agent {self.name!r} is in {self.journal.place}, and can't be copied or pickled: open it "
                 "there (Agent.open), or copy it into memory (Agent.load)"
             )
         own = describe_merit(self.merit)["kind"] == CUSTOM
-        return _unpickled, (type(self), self._content(), self.merit if own else None)
+        return _unpickled, (type(self), content, self.merit if own else None)
 
     @classmethod
     def load(cls, place: str | PathLike[str], *, name: str | None = None, merit: Merit | None = None) -> Self:
