@@ -35,7 +35,17 @@ BENCHMARKS = (
     "federation",
 )
 #: Only by name: they take ten minutes to an hour.
-LONG = ("versions", "first_shares", "intercept", "joining", "verdicts", "coverage", "members", "loss")
+LONG = (
+    "versions",
+    "first_shares",
+    "little_known",
+    "intercept",
+    "joining",
+    "verdicts",
+    "coverage",
+    "members",
+    "loss",
+)
 ONE_CORE = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 FOLDER = Path(__file__).resolve().parent
 HEAD = "| benchmark | figure | value | middle half | goal |\n| --- | --- | --- | --- | --- |"

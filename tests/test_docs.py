@@ -377,6 +377,18 @@ def test_every_experiment_has_its_command_date_and_commit() -> None:
     assert sorted(", ".join(rows).replace("`", "").split(", ")) == sorted(EXPERIMENTS)
 
 
+def test_one_program_runs_each_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The long ones by name alone, as the README says."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    run = importlib.import_module("run")
+    text = (ROOT / "benchmarks/README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)\.py`( \(long)?", text, re.MULTILINE)
+    assert {name for name, long in rows if not long} == {*run.BENCHMARKS}
+    assert {name for name, long in rows if long} == {*run.LONG}
+    programs = {path.stem for path in (ROOT / "benchmarks").glob("*.py") if "\n    main(" in path.read_text()}
+    assert programs <= {*run.BENCHMARKS, *run.LONG, "joining_gain"}
+
+
 def test_the_audit_detected_all_mistakes_that_there_are() -> None:
     text = TEXT[ROOT / "docs" / "paper" / "measurements.md"]
     counts = re.findall(r"detected\s(\d+)\sof\s(\d+)\sknown\smistakes", text)
