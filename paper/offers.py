@@ -167,7 +167,9 @@ def play(run: Run, seeds: Sequence[int]) -> Outcome:
     Fairness regret is against what actions are due, reward regret against the action of each decision that
     proved best.
     """
-    world, given = run.scenario, {"algorithm": run.algorithm, "reward_range": RANGE, **run.options}
+    # Contexts have an intercept of their own, which all rules then learn alike.
+    given = {"algorithm": run.algorithm, "reward_range": RANGE, "intercept": False, **run.options}
+    world = run.scenario
     sizes: Any = {name: getattr(world, name) for name in ("agents", "dimension", "horizon")}
     assert isinstance(world, OffersScenario)
     offers, fair = world.offers, due(world.offers)

@@ -143,9 +143,8 @@ def test_regret_is_what_a_loop_over_decisions_finds():
     played = run(offers)
     outcome = play(played, (7,))
     by_day, fair = asked(offers, 3, seed=7), literal_due(offers)
-    fed = Federation(
-        agents=AGENTS, dimension=3, horizon=DAYS, reward_range=(0.0, 1.0), seed=7, algorithm="fairx-bayes"
-    )
+    options = {"reward_range": (0.0, 1.0), "algorithm": "fairx-bayes", "intercept": False}
+    fed = Federation(agents=AGENTS, dimension=3, horizon=DAYS, seed=7, **options)
     shown = shares(fed, offers, by_day)
     fairness, reward = np.zeros((AGENTS, DAYS)), np.zeros((AGENTS, DAYS))
     given = dict.fromkeys(ARMS, 0.0)
