@@ -812,9 +812,8 @@ def disjoint(context: ArrayLike, arms: int) -> Array:
 def intercept(contexts: ArrayLike) -> Array:
     """Append a column of ones to contexts (K, d), so that rewards may differ from 0 where features are 0.
 
-    Agents of arrays append their own, unless they follow the paper's rule or have `intercept=False`. This is
-    for those, for models of your own, and for a log's contexts, as such an agent sees them. Contexts become
-    longer; scale them afterwards: `unit_ball(intercept(x), norm=…)`.
+    Agents of arrays append their own, unless they have `intercept=False`. Contexts become longer: scale them
+    afterwards, `unit_ball(intercept(x), norm=…)`.
 
     >>> intercept([[0.2], [0.4]])
     array([[0.2, 1. ],

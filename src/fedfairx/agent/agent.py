@@ -1462,10 +1462,8 @@ class Agent:
         """Copy and pickle what `save` writes; a merit function of the user's own is pickled beside it."""
         content = self._content()  # refuses a private agent, which can't be loaded into memory either
         if self.durable:
-            raise InvalidInput(
-                f"agent {self.name!r} is in {self.journal.place}, and can't be copied or pickled: open it "
-                "there (Agent.open), or copy it into memory (Agent.load)"
-            )
+            way, where = "open it there (Agent.open), or copy it into memory (Agent.load)", self.journal.place
+            raise InvalidInput(f"agent {self.name!r} is in {where}, and can't be copied or pickled: {way}")
         own = describe_merit(self.merit)["kind"] == CUSTOM
         return _unpickled, (type(self), content, self.merit if own else None)
 
