@@ -14,7 +14,7 @@ MAKEFLAGS += --jobs=2
 # Bytecode is kept wherever this runs: tests start Python hundreds of times.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup flower check test test-all lint docs warm mutants structure pins reproduce quick bench clean
+.PHONY: setup flower check test test-all lint docs warm mutants structure pins digests reproduce quick bench clean
 
 setup: $(VENV)/.ready
 
@@ -37,11 +37,18 @@ $(FLOWER)/.ready: pyproject.toml
 # What deploy/Dockerfile installs and builds with, by version and hash: the newest that pyproject.toml allows.
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-annotate --python-version 3.11 \
 	--python-platform linux --custom-compile-command "make pins"
-pins: setup
+pins: setup digests
 	$(BIN)/$(PIP) uv
 	$(COMPILE) pyproject.toml --extra service --extra postgres --extra nats --output-file deploy/requirements.txt
 	$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')" \
 		| $(COMPILE) - --output-file deploy/build-requirements.txt
+
+# The digest of what each image's tag stands for now: of the index of all architectures.
+IMAGES := deploy/Dockerfile deploy/compose.service.yaml deploy/compose.federation.yaml
+digests:
+	for image in $$(sed -nE 's/^(FROM|.*image:) ([^ @]+)@sha256:.*/\2/p' $(IMAGES) | sort -u); do \
+		digest=$$(docker buildx imagetools inspect "$$image" --format '{{.Manifest.Digest}}') \
+		&& sed -i -E "s|$$image@sha256:[0-9a-f]{64}|$$image@$$digest|" $(IMAGES) || exit 1; done
 
 lint: setup
 	$(BIN)/ruff check $(CODE)

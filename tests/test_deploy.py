@@ -6,6 +6,7 @@ and a base image, or debootstrap to make one, the image itself is built, and a m
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -350,6 +351,51 @@ def test_the_image_installs_nothing_without_a_hash() -> None:
     assert "--no-build-isolation" in wheel  # which would download its own
 
 
+DIGESTED = [DEPLOY / name for name in ("Dockerfile", "compose.service.yaml", "compose.federation.yaml")]
+
+
+def images(text: str) -> list[str]:
+    """The images of others that a file of `deploy/` starts from."""
+    found = re.findall(r"^(?:FROM|\s+(?:-\s+)?image:) (?:&\S+ )?([^\s*]\S*)", text, re.MULTILINE)
+    return [each for each in found if each.partition(":")[0] != "fedfairx"]
+
+
+def test_images_are_pinned_by_digest() -> None:
+    found = {path: images(path.read_text()) for path in DEPLOY.rglob("*") if path.is_file()}
+    pinned = {path for path, each in found.items() if each}
+    assert pinned == {*DIGESTED}
+    for each in (image for path in pinned for image in found[path]):
+        assert re.fullmatch(r"[a-z]+:[a-z0-9.-]+@sha256:[0-9a-f]{64}", each)
+
+
+@pytest.mark.process
+def test_one_command_renews_digests(tmp_path: Path) -> None:
+    """It asks for each image's tag once, and writes nothing if there is no answer."""
+    (tmp_path / "deploy").mkdir()
+    for path in (*DIGESTED, DEPLOY.parent / "Makefile"):
+        shutil.copy(path, tmp_path / path.relative_to(DEPLOY.parent))
+    docker = tmp_path / "docker"
+    docker.write_text('#!/bin/sh\necho "$*" >> asked\necho "sha256:$(echo "$4" | sha256sum | cut -c -64)"\n')
+    docker.chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    make = ["make", "digests"]
+    subprocess.run(make, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    named = {each.partition("@")[0] for path in DIGESTED for each in images(path.read_text())}
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert asked == [
+        f"buildx imagetools inspect {each} --format {{{{.Manifest.Digest}}}}" for each in sorted(named)
+    ]
+    for path in DIGESTED:
+        text = (tmp_path / "deploy" / path.name).read_text()
+        for each in images(text):
+            name, _, digest = each.partition("@")
+            assert digest == f"sha256:{hashlib.sha256(f'{name}{chr(10)}'.encode()).hexdigest()}"
+    renewed = [(tmp_path / "deploy" / path.name).read_text() for path in DIGESTED]
+    docker.write_text("#!/bin/sh\nexit 1\n")
+    assert subprocess.run(make, cwd=tmp_path, env=environment, capture_output=True).returncode != 0
+    assert [(tmp_path / "deploy" / path.name).read_text() for path in DIGESTED] == renewed
+
+
 @pytest.mark.slow
 @pytest.mark.process
 def test_the_image_is_built_and_serves(tmp_path: Path) -> None:
@@ -413,13 +459,14 @@ class Buildah:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
 
-    def base(self, name: str, folder: Path) -> None:
-        """Get the base image from a registry; else make one from Debian's packages."""
+    def base(self, name: str, folder: Path) -> str:
+        """Get the base image from a registry; else make one from Debian's packages, by its tag alone."""
         pulled = subprocess.run(
             [*self._words, "pull", "-q", f"docker.io/library/{name}"], capture_output=True
         )
         if pulled.returncode == 0:
-            return
+            return name
+        name = name.partition("@")[0]
         if shutil.which("debootstrap") is None:
             pytest.skip(f"no registry has {name} for this machine, and there is no debootstrap to make it")
         packages = "--include=python3,python3-venv,ca-certificates"
@@ -435,6 +482,7 @@ class Buildah:
         self("config", "--env", "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", container)
         self("commit", "-q", container, f"docker.io/library/{name}")
         self("rm", container)
+        return name
 
     def run(self, container: str, mounts: list[str], environment: dict[str, str], *words: str) -> list[str]:
         """The command that runs words in a container, as the image's user."""
@@ -458,10 +506,12 @@ def test_an_opener_runs_in_the_image_with_its_folder_read_only(tmp_path: Path, o
     if shutil.which("buildah") is None or os.geteuid() != 0:
         pytest.skip("there is no Buildah here, or it is not run by root, and this test needs it")
     buildah, image = Buildah(on_disk / "buildah"), Image.read()
-    buildah.base(image.steps[0][1].split()[0], on_disk / "root")
+    named, dockerfile = image.steps[0][1].split()[0], on_disk / "Dockerfile"
+    there = buildah.base(named, on_disk / "root")
+    dockerfile.write_text((DEPLOY / "Dockerfile").read_text().replace(named, there))
     trusted = [f"--volume={path}:{path}:ro" for path in (CERTIFICATES, "/etc/resolv.conf")]
     buildah("bud", "--isolation=chroot", "--pull-never", "--format=docker", *trusted, "-t", "fedfairx",
-            "-f", "deploy/Dockerfile", "--ignorefile", "deploy/Dockerfile.dockerignore", ".")  # fmt: skip
+            "-f", str(dockerfile), "--ignorefile", "deploy/Dockerfile.dockerignore", ".")  # fmt: skip
     container = buildah("from", "fedfairx")
     hub_port, port, base = free_port(), free_port(), tmp_path / "federation"
     members = dict.fromkeys(("org1", "org2", "org3"))
