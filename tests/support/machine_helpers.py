@@ -6,9 +6,9 @@ carried out one effect at a time, and each of them may be its last.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import random
+from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -80,6 +80,10 @@ class Disk:
     runs: list[Run] = field(default_factory=lambda: [Run()])
     mistake: str = ""
 
+    def copy(self) -> Disk:
+        runs = [Run([*run.leaves], {*run.open}) for run in self.runs]
+        return Disk(self.record, runs, self.mistake)
+
     def begin_epoch(self, *, first: bool) -> None:
         before = self.runs[-1]
         if first and not before.leaves:
@@ -120,7 +124,8 @@ class Actor:
         self.past: list[PastTotal] = []
         self.draft: Draft | None = None
         self.steps, self.dies_at = 0, 0  # effects so far, and the one before which the process dies
-        self.confirmed = dict(world.publics)
+        self.saved: deque[tuple[Disk, bytes | None]] = deque(maxlen=6)  # after the latest effects that stored
+        self.confirmed = dict(world.known)
         self._restarted = 0
         self.boot()
 
@@ -154,6 +159,7 @@ class Actor:
                     if isinstance(change, AddPast):
                         self.past.append(change.total)
                     self.disk.record = msgspec.msgpack.encode(record)
+                    self.saved.append((self.backup(), self.vault.read()))
                 case Keep(vault):
                     self.vault.write(msgspec.msgpack.encode(vault))
                 case Publish(place, message):
@@ -226,27 +232,47 @@ class Actor:
         return 0 if part is None else part.total_round
 
     def backup(self) -> Disk:
-        return copy.deepcopy(self.disk)
+        return self.disk.copy()
 
-    def restore(self, disk: Disk) -> None:
-        self.disk = copy.deepcopy(disk)
+    def restore(self, disk: Disk, vault: bytes | None = None) -> None:
+        """Go back to an earlier database, and to an earlier vault if it is given."""
+        self.disk = disk.copy()
+        if vault is not None:
+            self.vault.write(vault)
         self.boot()
 
 
 class World:
-    """Honest members, a bus that keeps everything, and a clock."""
+    """Honest members, a bus that keeps everything, and a clock.
 
-    def __init__(self, names: Collection[str] = ("a", "b", "c"), *, mistake: str = "") -> None:
-        self.now, self.mistake = float(BEGIN), mistake
+    strangers: names whose keys no operator has confirmed.
+    """
+
+    def __init__(
+        self,
+        names: Collection[str] = ("a", "b", "c"),
+        *,
+        mistake: str = "",
+        strangers: Collection[str] = (),
+    ) -> None:
+        self.now, self.mistake, self.strangers = float(BEGIN), mistake, strangers
         self.keys = {name: new_signing_key() for name in names}
         self.publics = {name: key.public for name, key in self.keys.items()}
         self.bus: dict[str, bytes] = {}
         self.history: list[tuple[str, bytes]] = []
         self.sent: dict[bytes, SentRow] = {}
+        self.copied: set[str] = set()  # members whose vault was restored, too: they may send anything
+        self.accepted: dict[str, set[bytes]] = {}  # epochs by who has accepted them
+        self.epochs: dict[bytes, Epoch] = {}  # of all rows
         self.opened: list[tuple[str, Opened]] = []
         self.hidden: set[str] = set()  # places that the bus shows to nobody
         self.actors: dict[str, Actor] = {}
         self.hostile: dict[str, Hostile] = {}
+
+    @property
+    def known(self) -> dict[str, str]:
+        """The keys that operators have confirmed, by name."""
+        return {name: public for name, public in self.publics.items() if name not in self.strangers}
 
     @staticmethod
     def plausible(values: Integers, members: int) -> bool:
@@ -288,10 +314,16 @@ class World:
         if place not in self.hidden:
             self.bus[place] = message
         self.history.append((place, message))
+        if place.endswith(f".{ACCEPTED}"):
+            signed_ones = msgspec.msgpack.decode(message, type=list[bytes])
+            self.accepted.setdefault(actor.name, set()).update(parse(each).epoch for each in signed_ones)
         if f".{ROW}." in place:
             signed, _ = row_and_share(message)
             row = parse(signed)
             assert isinstance(row, RowMessage)
+            sent_in = actor.record.part
+            assert sent_in is not None
+            self.epochs[sent_in.epoch.digest] = sent_in.epoch
             records = frozenset[int]().union(*actor.disk.runs[-1].leaves[: row.number])
             self.sent.setdefault(digest(signed), SentRow(actor.name, row.epoch, row.number, records, row))
         if place.endswith(f".{PARTIAL}"):
@@ -315,16 +347,34 @@ class World:
         return epochs
 
     def check(self) -> None:
-        """No record is in rows of two epochs, no opener opens a round twice, and histories are not mixed."""
-        assert all(len(epochs) == 1 for epochs in self.records_in().values()), "a record in two epochs"
+        """Rows of honest members are where they may be, and honest openers open no more than they may.
+
+        Of a member whose vault was copied, openers take one history in each epoch: nothing else is promised.
+        """
+        rows = [row for row in self.sent.values() if row.name not in self.copied]
+        epochs = {(record, row.epoch) for row in rows for record in row.records}
+        assert len({record for record, _ in epochs}) == len(epochs), "a record in two epochs"
+        assert len({(row.name, row.epoch, row.number) for row in rows}) == len(rows), "two rows of a round"
+        for each in {row.epoch for row in rows}:
+            epoch, known = self.epochs[each], {*self.known}
+            for other in epoch.members.keys() & self.actors.keys():
+                assert each in self.accepted.get(other, ()), "a row in an epoch that not all have accepted"
+            few = len(known & epoch.members.keys()) < epoch.honest + epoch.colluding
+            assert not few, "a row among strangers"
+            assert known >= epoch.openers.keys(), "a row among strangers"
         last: dict[tuple[str, bytes], Opened] = {}
         for opener, opened in self.opened:
+            for name in opened.rows.keys() & self.actors.keys():
+                assert opened.rows[name] in self.sent, "a row that its member never sent"
             before = last.get((opener, opened.epoch))
-            if before is not None and before.partial != opened.partial:
+            if before is not None and before.partial != opened.partial and opener not in self.copied:
                 assert opened.number > before.number, "a round opened twice"
                 for name, row in opened.rows.items():
                     if row in self.sent:
-                        assert self.sent[row].row.lists(before.number, before.rows[name]), "two histories"
+                        listed = self.sent[row].row.earlier  # of the rounds before this one
+                        since = opened.number - before.number
+                        assert since <= len(listed), "two histories"
+                        assert listed[-since] == before.rows[name], "two histories"
             last[opener, opened.epoch] = opened
 
     def turn(self, *names: str, times: int = 4, alive: Collection[str] | None = None) -> None:
@@ -345,6 +395,7 @@ class Hostile:
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name, self.key = world, name, world.keys[name]
         self.rows: dict[bytes, dict[int, bytes]] = {}  # digests, by epoch and round
+        self.fickle = 0.05  # how often it sends another row of a round
 
     @classmethod
     def of(cls, world: World, name: str) -> Hostile:
@@ -367,10 +418,10 @@ class Hostile:
         signed = [sign(Acceptance(each.digest, self.name), self.key) for each in epochs]
         self.say(ACCEPTED, msgspec.msgpack.encode(signed))
 
-    def send_row(self, epoch: Epoch, number: int, value: int = 0) -> None:
-        """A row that lists all earlier ones."""
+    def send_row(self, epoch: Epoch, number: int, value: int = 0, *, again: bool = False) -> None:
+        """A row that lists all earlier ones; `again` one of a round that may have had another."""
         digests = self.rows.setdefault(epoch.digest, {})
-        if number <= max(digests, default=0):
+        if number <= max(digests, default=0) and not again:
             return
         made = make_row(
             epoch,
@@ -386,6 +437,22 @@ class Hostile:
         for opener, share in made.shares.items():
             self.say(f"{ROW}.{opener}", with_share(made.signed, share))
 
+    def forge_row(self, epoch: Epoch, name: str, number: int) -> None:
+        """A row under the name of another member."""
+        made = make_row(
+            epoch,
+            name,
+            self.key,
+            number,
+            np.array([7, 1], dtype=np.int64),
+            earlier=(None,) * (number - 1),
+            place=bytes(32),
+            random=bytes(32),
+        )
+        for opener, share in made.shares.items():
+            self.world.history.append((f"{name}.{ROW}.{opener}", with_share(made.signed, share)))
+            self.world.bus[f"{name}.{ROW}.{opener}"] = with_share(made.signed, share)
+
     def help(self, rng: random.Random) -> None:
         """Do what makes honest members go on: keys, acceptances, rows."""
         actors = [*self.world.actors.values()]
@@ -397,4 +464,5 @@ class Hostile:
         for actor in actors:
             part = actor.state.record.part
             if part is not None and self.name in part.epoch.members:
-                self.send_row(part.epoch, part.rounds.number(self.world.now) or 1)
+                number, again = part.rounds.number(self.world.now) or 1, rng.random() < self.fickle
+                self.send_row(part.epoch, number, value=rng.randrange(3) if again else 0, again=again)

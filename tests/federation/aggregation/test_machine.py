@@ -988,6 +988,7 @@ def test_of_a_member_and_its_clone_one_history_is_opened() -> None:
     two.__dict__.update(one.__dict__)
     two.disk, two.vault = one.backup(), MemoryStore(one.vault.value)
     two._restarted = 100
+    world.copied.add("d")
     two.boot()
     two.learn(999)
     one.learn(500)
