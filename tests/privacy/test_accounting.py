@@ -29,6 +29,13 @@ VECTORS = [
 ]
 
 
+def test_a_huge_epsilon_has_an_answer() -> None:
+    """Where all of δ is rounding, as at 9.6e99."""
+    found = [mu_for(epsilon, 1e-6) for epsilon in (1e9, 1e15, 1e16, 1e20, 9.6e99, 1e100)]
+    assert found == sorted(found)
+    assert all(math.isfinite(each) for each in found)
+
+
 @pytest.mark.parametrize(("epsilon", "delta", "mu"), VECTORS)
 def test_mu_meets_the_stated_vectors(epsilon: float, delta: float, mu: float) -> None:
     assert round(mu_for(epsilon, delta), 3) == mu

@@ -143,7 +143,7 @@ def _log_delta(epsilon: float, mu: float) -> float:
         mills = math.sqrt(0.5 * math.pi) * (erfcx(u * scale) - erfcx((u + mu) * scale))
         return float(-0.5 * u * u - _LOG_SQRT_2PI + math.log(mills))
     # Here δ is within 1e-6 of 1, and its complement is the sum of two small terms.
-    return math.log1p(-math.exp(_log_not_delta(epsilon, mu)))
+    return math.log1p(-min(math.exp(_log_not_delta(epsilon, mu)), 1.0 - 2.0**-53))  # 1 is rounding: ε > 1e15
 
 
 def _log_not_delta(epsilon: float, mu: float) -> float:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from fedfairx.service.agents import NAME as AGENT_NAME
 from fedfairx.service.fast_path import JSON, body_of, decode
 from fedfairx.service.problems import ProblemError
 from fedfairx.service.schemas import Time
@@ -35,8 +36,11 @@ class Parameter:
 
 
 NAME = {"type": "string", "minLength": 1, "maxLength": LONGEST}
+AGENT = {"type": "string", "pattern": f"^{AGENT_NAME}$"}
 PATH_PARAMETERS = {
-    "agent": Parameter("agent", "path", "The agent's name.", NAME),
+    "agent": Parameter(
+        "agent", "path", "The agent's name.", {"type": "string", "pattern": f"^{AGENT_NAME}$"}
+    ),
     "decision_id": Parameter("decision_id", "path", "The id in the answer to the decision.", NAME),
     "action_id": Parameter("action_id", "path", "Its name, percent-encoded: a slash is %2F.", NAME),
     "person": Parameter("person", "path", "As rewards had it, percent-encoded: a slash is %2F.", NAME),

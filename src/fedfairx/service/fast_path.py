@@ -7,9 +7,10 @@ fifth of the time.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -109,7 +110,11 @@ def decode(body: bytes, kind: type[Decoded]) -> Decoded:
     """Decode a body as a value of this type."""
     decoder = DECODERS.get(kind) or DECODERS.setdefault(kind, msgspec.json.Decoder(kind))
     try:
-        value: Decoded = decoder.decode(body)
+        try:
+            value: Decoded = decoder.decode(body)
+        except msgspec.ValidationError:
+            body = _with_integers(body)
+            value = decoder.decode(body)
     except msgspec.ValidationError as error:
         raise ProblemError("invalid", about(error, body)) from None
     except RecursionError:
@@ -117,6 +122,27 @@ def decode(body: bytes, kind: type[Decoded]) -> Decoded:
     except UnicodeDecodeError:
         raise ProblemError("malformed", "The body is not UTF-8.") from None
     return value
+
+
+def _with_integers(body: bytes) -> bytes:
+    """The body with integers where it has 3.0 or 1e3, which are integers to JSON Schema; else unchanged.
+
+    Only a body that was refused is read again.
+    """
+    try:
+        values = json.loads(body, parse_float=_number, parse_constant=_no_number)
+        return json.dumps(values, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        return body
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    return int(number) if number.is_integer() and abs(number) <= 2**53 else number
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(text)
 
 
 class Json(Response):

@@ -9,11 +9,13 @@ from typing import Any
 
 import msgspec
 
+from fedfairx.agent.by_name import MERITS
+from fedfairx.agent.half_life import LONGEST as LONGEST_HALF_LIFE
 from fedfairx.service import schemas
 from fedfairx.service.endpoint import Operation, Parameter
 from fedfairx.service.problems import KINDS, MEDIA_TYPE
 from fedfairx.service.roles import RESTRICTED
-from fedfairx.util.config import explained
+from fedfairx.util.config import NUMBER, explained, plain_settings
 
 ALWAYS = ("method",)
 WITH_BODY = ("malformed", "too-large", "media-type", "invalid")
@@ -24,6 +26,72 @@ OF_AGENT = ("unknown-agent",)
 REQUEST_ID = {
     "description": "The request's own X-Request-Id if it is at most 128 plain characters, or a new id.",
     "schema": {"type": "string"},
+}
+
+
+_ABSENT: dict[str, Any] = {"not": {}}  # no value fits: as `false`, which generators refuse
+_ONE_REWARD = {
+    "anyOf": [
+        {"required": ["reward", "rewards"]},
+        {"properties": {"reward": _ABSENT, "rewards": _ABSENT}},
+    ]
+}
+#: Which fields do not go together, of which types say nothing: generators of clients leave `not` out.
+NOT_TOGETHER: dict[type, dict[str, Any]] = {
+    schemas.Reward: _ONE_REWARD,
+    schemas.RewardOf: _ONE_REWARD,
+    schemas.DecisionRequest: {
+        "required": ["actions", "contexts"],
+        "properties": {"actions": {"type": "array"}, "contexts": {"type": "array"}},
+    },
+    schemas.AgentSettings: {
+        "anyOf": [
+            {"required": ["actions", "dimension"]},
+            {"required": ["actions", "features"]},
+            {"required": ["actions", "shared"], "properties": {"shared": {"minItems": 1}}},
+            {"required": ["actions", "intercept"], "properties": {"intercept": {"const": True}}},
+            *(
+                {"required": [name], "properties": {"epsilon": _ABSENT}}
+                for name in ("delta", "releases", "decide_from", "person_records")
+            ),
+            {"required": ["half_life", "epsilon"]},
+            {"required": ["half_life", "rule"], "properties": {"rule": {"const": "optimism"}}},
+            {"required": ["default_reward"], "properties": {"window": _ABSENT}},
+            {
+                "required": ["mode", "control_share"],
+                "properties": {"mode": {"const": "shadow"}, "control_share": {"exclusiveMinimum": 0}},
+            },
+        ]
+    },
+}
+
+
+_ENDS = {"minimum": NUMBER.ge, "maximum": NUMBER.le}
+_NUMBER = r"[0-9]{1,9}(\.[0-9]{1,9})?"
+_POSITIVE = rf"(?=[0-9.]*[1-9]){_NUMBER}"
+_MERITS = "|".join(
+    f"{name}(:({'|'.join(names)})={_NUMBER}(,({'|'.join(names)})={_NUMBER})*)?"
+    for name, names in ((name, [*plain_settings(type(merit))]) for name, merit in MERITS.items())
+)
+_RANGE = {"type": "array", "items": {"type": "number", **_ENDS}, "minItems": 2, "maxItems": 2}
+_LEVELS = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 200}, "minItems": 1}
+_LEVELS |= {"uniqueItems": True}
+#: What is read from a text or a list by a function of ours, and not by its type.
+READ: dict[type, dict[str, dict[str, Any]]] = {
+    schemas.AgentSettings: {
+        "slots": {"anyOf": msgspec.json.schema(schemas.Slots)["anyOf"]},
+        "merit": {"pattern": rf"^(doubling:{_POSITIVE}|{_MERITS})$"},
+        "half_life": {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_HALF_LIFE},
+                {"type": "string", "pattern": r"^(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?[wdhms]?$"},
+            ]
+        },
+        "features": {
+            "propertyNames": {"pattern": r"\S"},
+            "additionalProperties": {"anyOf": [_RANGE, _LEVELS, {"enum": ["bool"]}]},
+        },
+    }
 }
 
 
@@ -39,6 +107,10 @@ def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
     types = vars(schemas) | {kind.__name__: kind for kind in ordered}
     for name, component in components.items():
         _describe(component, types[name])
+        for field, more in READ.get(types[name], {}).items():
+            component["properties"][field] |= more
+        if types[name] in NOT_TOGETHER:
+            component["not"] = NOT_TOGETHER[types[name]]
         _simplify(component)
     paths: dict[str, Any] = {}
     for operation in [*listed, *(each.of_agent for each in listed if not each.whole)]:

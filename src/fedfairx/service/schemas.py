@@ -27,7 +27,10 @@ Number = Annotated[float, Meta(**ends(float, NUMBER))]
 Position = Annotated[int, Meta(ge=0, le=2**31)]
 Share = Annotated[float, Meta(**ends(float, SHARE))]
 Exposure = Annotated[float, Meta(ge=0)]
-Slots = Annotated[int, Meta(ge=1, le=MOST)] | Annotated[list[Share], Meta(min_length=1)]
+_FIRST = {"contains": {"const": 1}}
+Slots = (
+    Annotated[int, Meta(ge=1, le=MOST)] | Annotated[list[Share], Meta(min_length=1, extra_json_schema=_FIRST)]
+)
 
 #: Seconds since 1970, until the year 2100.
 Time = Annotated[float, Meta(ge=0, le=4_102_444_800)]
@@ -194,7 +197,7 @@ class RewardBatch(Body):
 class WithdrawalBatch(Body):
     """Several decisions that were never shown: all are withdrawn, or none."""
 
-    decision_ids: Annotated[list[Name], Meta(min_length=1)]
+    decision_ids: Annotated[list[Name], Meta(min_length=1, extra_json_schema={"uniqueItems": True})]
 
 
 class SlotSeen(Struct):
