@@ -51,7 +51,8 @@ def test_the_first_example_is_on_the_front_page_and_is_typed(tmp_path: Path) -> 
     )
     assert first == front
     program = tmp_path / "first.py"
-    for text, errors in ((first, 0), (first + "decision.reward = 'much'\n", 1)):
+    named = first + "name: str = decision.names[0]\n"
+    for text, errors in ((named, 0), (first + "decision.reward = 'much'\n", 1)):
         program.write_text(text, encoding="utf-8")
         command = [sys.executable, "-m", "mypy", "--strict", str(program)]
         done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)

@@ -10,7 +10,7 @@ import asyncio
 import random
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, cast
@@ -143,11 +143,18 @@ class AsyncClient:
         timeout: float = 10.0,
         retries: int = 5,
     ) -> None:
-        urls = [url] if isinstance(url, str) else list(url)
+        urls = [url] if isinstance(url, str) or not isinstance(url, Iterable) else list(url)
         require(bool(urls), "url", "must be at least one address", 0)
         for each in urls:
-            is_address = each.lower().startswith(("http://", "https://"))
+            is_address = isinstance(each, str) and each.lower().startswith(("http://", "https://"))
             require(is_address, "url", "must begin with http:// or https://", each)
+            require(bool(each.partition("//")[2].strip("/")), "url", "must name a host", each)
+        typed = key is None or (isinstance(key, str) and key.isascii())
+        require(typed, "key", "must be text, as keys create printed it", type(key).__name__)
+        require(agent is None or bool(agent), "agent", "must be a name, or left out", agent)
+        number = isinstance(timeout, int | float) and timeout > 0
+        require(number, "timeout", "must be a number of seconds above 0", timeout)
+        require(isinstance(retries, int) and retries >= 0, "retries", "must be an integer >= 0", retries)
         self._urls = [each.rstrip("/") for each in urls]
         self._place = 0  # of the address that answered last
         self._model: dict[str, Any] | None = None  # of `_described`

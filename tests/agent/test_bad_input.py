@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
-from fedfairx.client import Client
+from fedfairx.client import AsyncClient, Client
 from fedfairx.core.statistics import pack
 from fedfairx.errors import FedFairXError, InvalidInput, MessageRefused
 from fedfairx.features import Schema
@@ -442,7 +442,65 @@ FIRST_TRIES: list[tuple[Callable[[], Any], str]] = [
     ),
     (lambda: ffx.Agent.open("/", dimension=3), "/ is a folder: name the database in it, such as agent.db"),
     (lambda: ffx.Agent.load("missing.db"), "there is no file missing.db"),
+    (lambda: Client(5), "url must begin with http:// or https://, got url=5"),  # type: ignore[arg-type]
+    (lambda: Client("http://"), "url must name a host, got url='http://'"),
+    (lambda: Client("http://h", key=5), "key must be text, as keys create printed it, got key='int'"),  # type: ignore[arg-type]
+    (lambda: Client("http://h", "schlüssel"), "key must be text, as keys create printed it"),
+    (lambda: Client("http://h", agent=""), "agent must be a name, or left out, got agent=''"),
+    (lambda: Client("http://h", timeout=0), "timeout must be a number of seconds above 0, got timeout=0"),
+    (lambda: Client("http://h", timeout="1s"), "timeout must be a number of seconds above 0"),  # type: ignore[arg-type]
+    (lambda: Client("http://h", retries=-1), "retries must be an integer >= 0, got retries=-1"),
+    (lambda: Client("ftp://h"), "url must begin with http:// or https://, got url='ftp://h'"),
+    (
+        lambda: ffx.Agent(3, merit=ffx.merit.Exponential),  # type: ignore[arg-type]
+        "merit must be a merit function of fedfairx.merit, such as Exponential(10), got merit=<class",
+    ),
+    (
+        lambda: ffx.Agent(3, half_life=-1),
+        "half_life must be a number of rewards above 0, or a time",
+    ),
+    (lambda: ffx.Agent(3, reward_range=(1, 0)), "reward_range must be two numbers, low < high"),
+    (lambda: ffx.Agent(3, slots=0), "slots must be a number of slots >= 1, or their weights"),
+    (lambda: ffx.merit.Exponential("10"), "steepness must be a finite number > 0, got steepness='10'"),  # type: ignore[arg-type]
+    (
+        lambda: named().add_actions(["cid"]),  # type: ignore[arg-type]
+        "actions must be a list of names, which are strings that are not empty, got a list as actions[0]",
+    ),
+    (
+        lambda: named().retire_actions(["ann"]),  # type: ignore[arg-type]
+        "actions must be a list of names, which are strings that are not empty, got a list as actions[0]",
+    ),
+    (lambda: named().retire_actions("zoe"), "actions[0] must be one that this agent has and has not retired"),
+    (lambda: named().retire_actions("ann", "ben"), "actions must leave one that is offered"),
+    (lambda: ffx.Agent.open(5), "place must be a file, such as agent.db, or an address that begins with"),  # type: ignore[arg-type]
+    (lambda: ffx.Agent.open(""), "place must be a file, such as agent.db, or an address that begins with"),
+    (
+        lambda: ffx.Agent.open("mysql://h/d", dimension=2),
+        "place must be a file, such as agent.db, or",
+    ),
+    (lambda: Schema({"city": ["Rome", "Rome"]}), "features.city must have levels that are different texts"),
+    (lambda: Schema({"price": (0, 0)}), "features.price must be two finite numbers, low < high"),
+    (lambda: Schema({"a": (0, 1)}, shared="a"), "shared must be a list of names, got shared='a'"),
+    (lambda: Schema({"a": (0, 1)}, products=["a b"]), 'products must be two features each, as "a:b", of a'),
+    (
+        lambda: couriers().decide([SOUND], context={"hour": 3}),
+        "context must be left out: no feature is shared",
+    ),
+    (
+        lambda: couriers().decide([SOUND | {"vehicle": ["bike"]}]),
+        "actions[0].vehicle must be text, got a list",
+    ),
+    (lambda: ffx.Agent(2).decide([1, 2]), "contexts must have shape (K, 2) with K >= 1"),
+    (lambda: ffx.Agent(2).decide(["ann", "ben"]), "contexts[0] must be a list of numbers, got a string"),
 ]
+
+
+def test_a_client_is_shown_by_its_address() -> None:
+    assert repr(Client("http://127.0.0.1:8000/", "ffx_secret")) == "Client('http://127.0.0.1:8000')"
+    assert (
+        repr(Client(["http://a", "http://b"], agent="shop")) == "Client('http://a', 'http://b', agent='shop')"
+    )
+    assert repr(AsyncClient("http://a")) == "AsyncClient('http://a')"
 
 
 @pytest.mark.parametrize(("call", "text"), FIRST_TRIES, ids=[text[:50] for _, text in FIRST_TRIES])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import resource
 import socket
@@ -18,7 +19,11 @@ import pytest
 from test_killed_service import CLIENTS, Told, check, load, replayed
 
 import fedfairx as ffx
+from fedfairx.errors import StorageUnavailable
 from fedfairx.service.settings import place_of
+from fedfairx.service.standby import _Waiting
+from fedfairx.storage.database import InUse
+from in_process_client import InProcessClient
 from servers import Postgres
 from service_helpers import CONTEXTS, Running, settings_for, until
 
@@ -255,3 +260,24 @@ def test_without_it_a_second_process_is_refused(place: str) -> None:
     with pytest.raises(AssertionError, match="is locked by process"):
         Running(place, "--dimension", "3", "--wait", "no")
     active.stop()
+
+
+def test_what_is_waited_for_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """As long as it stays the same: it is looked for many times a minute."""
+    waiting, settings = _Waiting(), settings_for("postgresql://user@host/name", wait=True)
+    with caplog.at_level(logging.INFO, "fedfairx.service"):
+        for error in (*[StorageUnavailable("away")] * 5, *[InUse("taken")] * 5, StorageUnavailable("away")):
+            waiting.look(error, settings)
+    said = [record.getMessage().removeprefix("waiting for the database: ") for record in caplog.records]
+    assert said == ["away", "taken", "away"]
+
+
+def test_what_a_waiting_process_answers() -> None:
+    """To Prometheus it is up: a process that waits is not one that is down."""
+    with InProcessClient(_Waiting().app, base_url="http://127.0.0.1") as client:
+        assert "\nfedfairx_waiting 1\n" in client.get("/metrics").text
+        assert [client.get(path).status_code for path in ("/metrics", "/healthz", "/readyz")] == [
+            200,
+            200,
+            503,
+        ]

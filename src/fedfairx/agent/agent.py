@@ -728,7 +728,7 @@ class Agent:
         with self._transaction:
             actions = self._model.actions
             if how == "add" and actions is not None:
-                new = [name for name in names if name not in actions]
+                new = [name for name in map(str, names) if name not in actions]
                 text = "must be ones that it has: this agent shares its statistics, whose size is fixed"
                 require(not (self._shares and new), "actions", text, new[:1])
                 count = len(actions) - len(actions.retired) + len(names)

@@ -188,7 +188,7 @@ class Options(SharedOptions):
         typed = isinstance(self.algorithm, str | Algorithm)
         require(typed, "algorithm", "must be a name of fedfairx.algorithms() or an Algorithm", self.algorithm)
         require_mechanism(self.mechanism)
-        typed = self.merit is None or isinstance(self.merit, Merit)
+        typed = self.merit is None or (isinstance(self.merit, Merit) and not isinstance(self.merit, type))
         text = "must be a merit function of fedfairx.merit, such as Exponential(10)"
         require(typed, "merit", text, self.merit)
         chosen = self.composed

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fedfairx.errors import OlderCopy, StateError
+from fedfairx.errors import OlderCopy, StateError, require
 from fedfairx.storage.database import Access, Database
 from fedfairx.storage.schema import create_tables, has_tables
 from fedfairx.storage.transaction_log import Log
@@ -67,7 +67,9 @@ _LOCK = threading.Lock()
 
 def open_log(place: str | os.PathLike[str]) -> Log:
     """Open the log of a database, and create its tables if there are none; all who open it share one log."""
-    text = os.fspath(place)
+    text = os.fspath(place) if isinstance(place, str | os.PathLike) else ""
+    rule = "must be a file, such as agent.db, or an address that begins with postgresql://"
+    require(bool(text) and ("://" not in text or is_on_server(text)), "place", rule, text or place)
     key = os.getpid(), text if "://" in text else os.path.realpath(text)
     with _LOCK:
         log = _LOGS.get(key)

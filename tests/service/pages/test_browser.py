@@ -410,3 +410,23 @@ def test_with_keys_one_signs_in(tab: Any, tmp_path: Path) -> None:
     finally:
         tab.context.clear_cookies()
         site.stop()
+
+
+def test_a_figure_of_a_tutorial_fits_a_phone(tab: Any) -> None:
+    """The site's style, on a page as the site has it."""
+    style = (Path(__file__).parents[3] / "docs" / "static" / "site.css").read_text(encoding="utf-8")
+    figure = "<svg xmlns='http://www.w3.org/2000/svg' width='900' height='300'/>"
+    image = f'<img src="data:image/svg+xml,{quote(figure)}">'
+    tab.set_viewport_size({"width": 400, "height": 800})
+    tab.set_content(
+        f'<style>{style}</style><article><div class="cell_output">{image}</div></article>',
+        wait_until="load",
+    )
+    tab.evaluate("document.querySelector('img').decode()")
+    left, right, height = tab.evaluate(
+        "() => { const at = document.querySelector('img').getBoundingClientRect(); "
+        "return [at.left, at.right, at.height]; }"
+    )
+    assert 0 <= left < right <= 400
+    assert height == pytest.approx((right - left) / 3, abs=1)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 400
