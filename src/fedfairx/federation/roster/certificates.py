@@ -11,7 +11,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -27,6 +26,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedfairx.errors import StateError
 from fedfairx.util.files import require_private, write_atomically, write_private
+from fedfairx.util.foreign_files import read_file
 
 WARNED = 30  # days before a certificate expires, from which on there are warnings
 
@@ -82,8 +82,8 @@ class Identity:
         """Read what `write` wrote; `StateError` if the pair does not match or others may read the key."""
         require_private(key)
         try:
-            loaded = x509.load_pem_x509_certificate(Path(certificate).read_bytes())
-            private = load_pem_private_key(Path(key).read_bytes(), password=None)
+            loaded = x509.load_pem_x509_certificate(read_file(certificate))
+            private = load_pem_private_key(read_file(key), password=None)
         except (ValueError, TypeError):
             raise StateError(f"{certificate} and {key} must be a certificate and its key as PEM") from None
         if not isinstance(private, ec.EllipticCurvePrivateKey) or private.public_key() != loaded.public_key():
@@ -128,7 +128,7 @@ def expires(certificate: str | os.PathLike[str]) -> datetime:
 def read_certificate(path: str | os.PathLike[str]) -> x509.Certificate:
     """Read a certificate's file, which holds no secret."""
     try:
-        return x509.load_pem_x509_certificate(Path(path).read_bytes())
+        return x509.load_pem_x509_certificate(read_file(path))
     except ValueError:
         raise StateError(f"{path} must be a certificate as PEM") from None
 

@@ -20,7 +20,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from fedfairx.agent.settings import read_value
@@ -31,6 +30,7 @@ from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.transport.protocol import require_name
 from fedfairx.util.canonical_json import canonical
 from fedfairx.util.files import write_atomically
+from fedfairx.util.foreign_files import read_file
 
 FORMAT = "fedfairx-roster"
 SCHEMA = 1
@@ -204,7 +204,7 @@ class Roster:
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, federation: str | None = None) -> Roster:
         """Read a roster file, which must be of `federation` if that is given."""
-        roster = cls.from_json(Path(path).read_bytes())
+        roster = cls.from_json(read_file(path))
         if federation is not None and roster.federation != federation:
             raise StateError(f"{path} is the roster of federation {roster.federation}, not of {federation}")
         return roster

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
-from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -17,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from fedfairx.errors import StateError
 from fedfairx.util.files import require_private, write_private
+from fedfairx.util.foreign_files import read_file
 
 SIGNATURE_BYTES = 64
 _PRIME = 2**255 - 19
@@ -58,7 +58,7 @@ class SigningKey:
         """Read a key file; refuse one that others may read."""
         require_private(path)
         try:
-            key = load_pem_private_key(Path(path).read_bytes(), password=None)
+            key = load_pem_private_key(read_file(path), password=None)
         except (ValueError, TypeError):
             raise StateError(f"{path} must hold an unencrypted private key as PEM") from None
         if not isinstance(key, Ed25519PrivateKey):

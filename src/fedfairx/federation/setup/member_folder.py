@@ -25,6 +25,7 @@ from fedfairx.federation.roster.signing_keys import SigningKey, signed_by
 from fedfairx.federation.transport import EngineTransport, SqliteTransport, Transport
 from fedfairx.util.canonical_json import canonical
 from fedfairx.util.files import write_atomically
+from fedfairx.util.foreign_files import read_file
 
 SETTINGS = "fedfairx.toml"
 CONFIRMED = "confirmed.json"  # with secure aggregation: the members that the operator has confirmed
@@ -89,7 +90,7 @@ class MemberFolder:
         """Read settings and roster, which must be of the federation that the settings name."""
         base = Path(folder)
         try:
-            values = tomllib.loads((base / SETTINGS).read_text(encoding="utf-8"))
+            values = tomllib.loads(read_file(base / SETTINGS).decode())
             name, table = str(values["name"]), dict(values["federation"])
             roster, federation = base / str(table["roster"]), str(table["id"])
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError):
@@ -178,7 +179,7 @@ class MemberFolder:
         """
         path = self.folder / CONFIRMED
         try:
-            stored = read_value(json.loads(path.read_text(encoding="utf-8")), _Confirmed, CONFIRMED)
+            stored = read_value(json.loads(read_file(path).decode()), _Confirmed, CONFIRMED)
             signature = bytes.fromhex(stored.signature)
         except FileNotFoundError:
             return {}

@@ -32,6 +32,7 @@ from fedfairx.storage.open_log import open_for_reading
 from fedfairx.storage.seen import halted_in
 from fedfairx.storage.transaction_log import Log
 from fedfairx.util.files import require_private
+from fedfairx.util.foreign_files import read_file
 
 REPLICAS = 3  # servers that keep the bucket, where so many are named
 
@@ -113,7 +114,7 @@ def _hub(folder: Path, roster: Roster) -> Iterator[Finding]:
             raise StateError(f"{folder / 'nodes' / missing[0]}.pub is missing")
 
     def configuration() -> None:
-        lines = _lines((folder / CONFIGURATION).read_text(encoding="utf-8"))
+        lines = _lines(read_file(folder / CONFIGURATION).decode())
         text = "\n".join(lines)
         if "verify_and_map: true" not in text:
             raise StateError("it must have verify_and_map: true, or it admits everybody")
@@ -121,7 +122,7 @@ def _hub(folder: Path, roster: Roster) -> Iterator[Finding]:
             raise StateError(f'it must have include "{MEMBERS}", which says who is admitted')
         if any(line.startswith("authorization") for line in _outermost(lines)):
             raise StateError(f"it must have no authorization of its own beside that of {MEMBERS}")
-        if _lines((folder / MEMBERS).read_text(encoding="utf-8")) != _lines(hub_members(roster)):
+        if _lines(read_file(folder / MEMBERS).decode()) != _lines(hub_members(roster)):
             raise StateError(f"{MEMBERS} must be that of roster version {roster.version}: ask the convener")
 
     if not any((folder / name).exists() for name in ("hub.crt", CONFIGURATION)):
@@ -180,7 +181,7 @@ def _outermost(lines: list[str]) -> Iterator[str]:
 
 def _agent(folder: Path, roster: Roster, name: str | None = None) -> Iterator[Finding]:
     try:
-        values = tomllib.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+        values = tomllib.loads(read_file(folder / SETTINGS).decode())
         named, table = str(values["name"]), dict(values["federation"])
         right = named == (name or named) and table["id"] == roster.federation
         trouble = "" if right else f"{SETTINGS} belongs to another member or another federation"
@@ -267,7 +268,7 @@ def _node_key(folder: Path) -> None:
     path = folder / "node.key"
     require_private(path)
     try:
-        key = load_ssh_private_key(path.read_bytes(), password=None)
+        key = load_ssh_private_key(read_file(path), password=None)
     except (ValueError, TypeError):
         raise StateError(f"{path} must hold an unencrypted private key in OpenSSH's format") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):

@@ -9,6 +9,7 @@ write to. Members can't create a bucket, or the first of them would choose its s
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -198,7 +199,8 @@ def _ask(
                 )
                 return await work(client.jetstream(timeout=deadline))
         finally:
-            await client.close()
+            with contextlib.suppress(Exception):  # nats-py fails if it never began to connect
+                await client.close()
 
     try:
         return asyncio.run(ask())

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fedfairx.errors import needs
+from fedfairx.util.foreign_files import read_file
 
 with needs("nats"):
     from nats.aio.client import Client
@@ -18,6 +19,8 @@ Tls = Callable[[], ssl.SSLContext]
 
 def tls_context(*, ca: str, certificate: str, key: str) -> ssl.SSLContext:
     """TLS context that trusts only the hub's authority and presents this member's certificate."""
+    for path in (ca, certificate, key):
+        read_file(path)  # OpenSSL would wait for a pipe, and read a device without end
     context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=ca)
     context.load_cert_chain(certificate, key)
     return context
