@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from measure import Report, main
+from measure import Report, main, play_in
 
 SEEDS, FEW = 20, 2  # at full size and in a quick run
 STEEPNESS = 10.0  # of the default merit
@@ -207,19 +206,11 @@ def play(seeds: int, quick: bool, only: str = "") -> dict[str, Result]:
     return results
 
 
-def play_in(source: str | None, seeds: int, quick: bool) -> dict[str, Result]:
-    """`play` with the package of another source folder, or with this one."""
-    environment = os.environ if source is None else {**os.environ, "PYTHONPATH": source}
-    command = [sys.executable, __file__, "--play", str(seeds)] + (["--quick"] if quick else [])
-    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-    results: dict[str, Result] = json.loads(done.stdout)
-    return results
-
-
 def run(report: Report) -> None:
     seeds, before = FEW if report.quick else SEEDS, os.environ.get("FEDFAIRX_BEFORE")
-    now = play_in(None, seeds, report.quick)
-    old = None if before is None else play_in(before, seeds, report.quick)
+    arguments = [__file__, "--play", str(seeds)] + ["--quick"] * report.quick
+    now: dict[str, Result] = play_in(None, *arguments)
+    old: dict[str, Result] | None = None if before is None else play_in(before, *arguments)
 
     def regrets(found: dict[str, Result], start: str) -> np.ndarray:
         """(seeds,) mean regret over the worlds whose names begin like this."""

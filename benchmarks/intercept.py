@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from measure import Report, main
+from measure import Report, main, play_in
 
 SEEDS, FEW = 20, 2  # at full size and in a quick run
 ARMS, DIMENSION, ROUNDS = 6, 5, 1_500
@@ -162,15 +161,6 @@ def play(seeds: int) -> Result:
     return result
 
 
-def play_before(source: str, seeds: int) -> Result:
-    """Regrets of another version's federations where rewards go through 0."""
-    command = [sys.executable, __file__, "--before", str(seeds)]
-    environment = {**os.environ, "PYTHONPATH": source}
-    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-    result: Result = json.loads(done.stdout)
-    return result
-
-
 def run(report: Report) -> None:
     seeds, before = FEW if report.quick else SEEDS, os.environ.get("FEDFAIRX_BEFORE")
     now = play(seeds)
@@ -191,7 +181,9 @@ def run(report: Report) -> None:
             compare("  ÷ ridge with an intercept", mine, now[f"ridge, {noise}"], 1.15)
             compare("  ÷ through 0", mine, now[f"{name} less it, {noise}"], 1.03)
     report.heading(f"{AGENTS} private agents, ε = {EPSILON}, T = {SHARED_ROUNDS}, {seeds} seeds: regret")
-    old = None if before is None else play_before(before, seeds)
+    old: Result | None = None  # of another version's federations where rewards go through 0
+    if before is not None:
+        old = play_in(before, __file__, "--before", str(seeds))
     if old is not None:  # what it costs not to know that rewards go through 0, without any privacy
         mine, theirs = (np.mean(each["alone around 0"]) for each in (now, old))
         report.add("alone, around 0 ÷ before", float(mine / theirs), "×")

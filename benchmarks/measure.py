@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -169,6 +170,14 @@ def main(benchmark: str, run: Callable[[Report], None], description: str | None)
     """Run one benchmark from the command line."""
     args = parser(description).parse_args()
     finish(Report(benchmark, args.quick, args.json), run)
+
+
+def play_in(source: str | None, script: str, *arguments: str) -> Any:
+    """What a script prints as JSON, with the package of another source folder, or with this one."""
+    environment = os.environ if source is None else {**os.environ, "PYTHONPATH": source}
+    command = [sys.executable, script, *arguments]
+    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout)
 
 
 COMPILE = """

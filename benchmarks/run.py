@@ -40,6 +40,7 @@ LONG = (
     "first_shares",
     "little_known",
     "intercept",
+    "own_record",
     "joining",
     "verdicts",
     "coverage",
