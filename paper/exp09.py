@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from fedfairx.evaluation import Estimate
-from paper import figures, late, scores, worlds
+from paper import figures, late, people, scores, worlds
 from paper import world as env
 from paper.experiment import METRICS, OURS, REWARD, Experiment, Part, Picture, Results, Run, Size, glossary
 from paper.figures import power
@@ -43,6 +43,7 @@ def runs(size: Size) -> Iterator[Run]:
         yield Run(key("paper", rule, how), env.scenario(size), RULES[rule].algorithm(how), options, least)
     yield from worlds.world_runs(size)
     yield from late.runs(size)
+    yield from people.runs(size)
     # Joining: alone, and with own+released for every budget; short federations of three sizes.
     crowds = [(horizons(size)[0], agents) for agents in CROWDS if agents != env.AGENTS]
     for horizon, agents in [*((horizon, env.AGENTS) for horizon in horizons(size)), *crowds]:
@@ -131,6 +132,7 @@ def report(r: Results, size: Size) -> Iterator[Part]:
     yield _worlds_figure(r)
     yield _weakest_figure(r)
     yield late.picture(r)
+    yield people.picture(r)
     yield _joining_figure(r, size)
 
 
@@ -179,6 +181,7 @@ def _claims(r: Results, size: Size) -> Iterator[Claim]:
         judge(over, high=1.0, by="doubt"),
     )
     yield from late.claims(r)
+    yield from people.claims(r)
     joined = {
         f"T = {number(horizon)}, (ε, δ) = ({epsilon:g}, {power(delta)})": each
         for (delta, epsilon, horizon), each in joining(r, size).items()
@@ -215,6 +218,7 @@ def _tables(r: Results, size: Size) -> Iterator[Table]:
         "Where contexts are redrawn every round, the weakest is the action that is last in its round.",
     )
     yield from late.tables(r)
+    yield people.table(r)
     seeds, over = {horizon: r.seeds(alone_key(horizon)) for horizon in horizons(size)}, joining(r, size)
     yield Table(
         "Joining a private federation of ten: fairness regret at T over that of learning alone",

@@ -210,12 +210,12 @@ def mark(axes: Axes, places: Any, estimates: Iterable[Estimate], **style: Any) -
         axes.errorbar(places, values, yerr=reach, **style)
 
 
-def draw_curve(axes: Axes, rounds: Any, values: Array, label: str, colour: str, **style: Any) -> End:
+def draw_curve(axes: Axes, rounds: Any, values: Array, name: str, colour: str, **style: Any) -> End:
     """Draw the mean over seeds with its 95 % band. Returns a label for `end_labels`."""
     mean = values.mean(axis=0)
     axes.plot(rounds, mean, color=colour, **style)
     band(axes, rounds, values, colour)
-    return float(mean[-1]), label, colour
+    return float(mean[-1]), name, colour
 
 
 def draw_lines(axes: Axes, lines: Iterable[Line], metric: str = FAIRNESS) -> list[End]:

@@ -9,7 +9,7 @@ import pytest
 
 from experiment_helpers import said
 from fedfairx import simulate
-from paper import FULL, QUICK, Claim, Outcome, exp01, exp05, exp06, exp09, late
+from paper import FULL, QUICK, Claim, Outcome, exp01, exp05, exp06, exp09, late, people
 from paper.late import BEFORE
 from paper.worlds import FEWER, HOWS, MERIT, ONE_HOT, PAPER, RULES, SEEDS, WORLDS, key
 
@@ -62,6 +62,8 @@ def made_up(**regrets: float) -> dict[str, Outcome]:
         scale = regrets.get(name, 1.0 if merit else 10.0) * (
             0.3 if name == key("paper", MERIT, "fed") else 1.0
         )
+        if people.OWN in name:  # a fifth less than features alone
+            scale = 8.0
         curve = np.outer([1.0, 1.01, 0.99], np.linspace(0.01, 1, 100)) * scale
         found[name] = Outcome(
             seeds=np.arange(3),

@@ -31,7 +31,7 @@ FIGURES = {
     "exp10": ("exp10-partners",),
     "exp11": ("exp11-regret", "exp11-attention"),
     "exp12": ("exp12-secure",),
-    "exp9": ("exp9-summary", "exp9-worlds", "exp9-weakest", "exp9-late", "exp9-joining"),
+    "exp9": ("exp9-summary", "exp9-worlds", "exp9-weakest", "exp9-late", "exp9-people", "exp9-joining"),
     "flights": ("flights-partners", "flights-carriers"),
     "star": ("star-partners",),
 }
