@@ -18,13 +18,15 @@ from fedfairx.privacy import Release
 
 FLOATS = st.floats(-1e6, 1e6)
 COUNTS = st.integers(0, 2**53)
-NAMES = st.lists(st.text(st.characters(codec="utf-8"), min_size=1), max_size=3, unique=True)
+NAME = st.text(st.characters(codec="utf-8"), min_size=1)
+NAMES = st.lists(NAME, max_size=3, unique=True)
 
 
 @st.composite
 def releases(draw: st.DrawFn) -> Release:
     packed = draw(arrays(np.float64, packed_size(2), elements=FLOATS))
-    return Release(draw(st.integers(1, 99)), packed, draw(st.integers(0, 99)), "ab" * 32)
+    tallies = draw(st.dictionaries(NAME, arrays(np.float64, 4, elements=FLOATS), max_size=2))
+    return Release(draw(st.integers(1, 99)), packed, draw(st.integers(0, 99)), "ab" * 32, tallies)
 
 
 @st.composite
@@ -33,7 +35,10 @@ def learnt(draw: st.DrawFn) -> steps.Learnt:
     rows = draw(arrays(np.float64, (count, width), elements=FLOATS))
     rewards = draw(st.lists(FLOATS, min_size=count, max_size=count))
     weights = draw(st.none() | arrays(np.float64, count, elements=st.floats(0, 1)))
-    return steps.Learnt(rows, rewards, weights)
+    names = draw(st.none() | st.lists(NAME, min_size=count, max_size=count))
+    if names is not None and weights is None:
+        weights = np.ones(count)  # as they are read
+    return steps.Learnt(rows, rewards, weights, names)
 
 
 EVENTS: dict[type, st.SearchStrategy[Any]] = {
@@ -48,6 +53,7 @@ EVENTS: dict[type, st.SearchStrategy[Any]] = {
     steps.RunBegun: st.builds(steps.RunBegun, COUNTS),
     steps.EpochBegun: st.builds(steps.EpochBegun, COUNTS),
     steps.ActionsChanged: st.builds(steps.ActionsChanged, st.sampled_from(["add", "retire"]), NAMES),
+    steps.NamesForgotten: st.builds(steps.NamesForgotten, NAMES),
     steps.SchemaExtended: st.just(steps.SchemaExtended(Schema({"distance": (0, 10)}))),
     steps.Dropped: st.builds(steps.Dropped, COUNTS, COUNTS, COUNTS, st.text(max_size=5), COUNTS),
     steps.Deleted: st.builds(steps.Deleted, st.lists(COUNTS, max_size=4)),
@@ -63,7 +69,7 @@ def plain(event: Any) -> Any:
 
 def test_every_event_has_a_kind_of_its_own_and_every_step_an_effect() -> None:
     assert set(EVENTS) == set(steps.Event.__args__)
-    assert len(steps.UNPACK) == len(EVENTS) + 1  # records with weights have another kind
+    assert len(steps.UNPACK) == len(EVENTS) + 2  # records with weights, or with names, have other kinds
     assert set(_CHANGES) == set(steps.Step.__args__)
 
 

@@ -138,8 +138,9 @@ def merit_to_share() -> Drawing:
         rewards = np.zeros(count)
         rewards[: round(skill * count)] = 1.0
         agent.learn([name] * count, rng.permutation(rewards))
-    means, sds = agent.estimate, np.sqrt(np.diag(agent.covariance))
-    shares = agent.policy()
+    records = [agent.record_of(name) for name in names]
+    means = [float(agent.estimate[0]) + each.effect for each in records]
+    sds, shares = [each.sd for each in records], agent.policy()
     drawing = Drawing(
         720, 290, "An uncertain action gets a larger share than a well-known one of the same mean."
     )

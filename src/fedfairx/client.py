@@ -354,7 +354,7 @@ class AsyncClient:
             self._model = await self.get("/v1/model")
         features, schema = self._model["features"], self._model["schema"]
         names = names_in(frame, features)
-        if self._model["actions"]:
+        if self._model["actions"] and not self._model["dimension"]:
             text = "must have a column `name`, or an index of text"
             require(names is not None, "actions", text, "a frame with neither")
             return {"actions": names}

@@ -223,8 +223,8 @@ class OlderCopy(StateError, MessageRefused):
 
     >>> import shutil
     >>> import fedfairx as ffx
-    >>> with ffx.Agent.open("north.db", actions=["ann"], budget=ffx.Budget(epsilon=2.0, releases=9)) as agent:
-    ...     agent.observe(agent.decide(), reward=1.0)
+    >>> with ffx.Agent.open("north.db", dimension=1, budget=ffx.Budget(epsilon=2.0, releases=9)) as agent:
+    ...     agent.observe(agent.decide([[1.0]]), reward=1.0)
     >>> _ = shutil.copy("north.db", "backup.db")
     >>> with ffx.Agent.open("north.db") as agent:
     ...     sent = agent.release()
@@ -286,10 +286,10 @@ class ClippingWarning(UserWarning):
     >>> import warnings
     >>> import fedfairx as ffx
     >>> with warnings.catch_warnings(record=True) as caught, ffx.Agent.open(
-    ...     "ratings.db", actions=["ann"], budget=ffx.Budget(epsilon=2.0, releases=9)
+    ...     "ratings.db", dimension=1, budget=ffx.Budget(epsilon=2.0, releases=9)
     ... ) as agent:
     ...     for _ in range(100):
-    ...         agent.observe(agent.decide(), reward=2.0)  # the bounds allow 1
+    ...         agent.observe(agent.decide([[1.0]]), reward=2.0)  # the bounds allow 1
     >>> [each.category.__name__ for each in caught]
     ['ClippingWarning']
     """

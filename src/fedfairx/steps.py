@@ -20,18 +20,18 @@ from msgspec.json import decode, encode
 from fedfairx.decision import REWARDED, Decision, DecisionNote
 from fedfairx.features import Schema
 from fedfairx.privacy import Release
-from fedfairx.util.arrays import Array, Coordinates
+from fedfairx.util.arrays import Array
 
 
 class Decided(Struct, frozen=True, gc=False):
-    """A decision was made among actions with these contexts (K, d), or actions with these coordinates (K,).
+    """A decision was made among actions with these contexts (K, d).
 
     names: of all actions, if they have any. `contexts` is None in a step that was read: an agent needs only
     those of the actions that were shown, which are in the decision.
     """
 
     decision: Decision
-    contexts: Array | Coordinates | None = None
+    contexts: Array | None = None
     names: Sequence[str] | None = None
     note: DecisionNote | None = None
 
@@ -84,21 +84,27 @@ class _Run(Struct, frozen=True):
 
 
 class Learnt(Struct, frozen=True):
-    """Records of actions that were shown elsewhere: contexts (n, d), or coordinates (n,) of actions."""
+    """Records of actions that were shown elsewhere: contexts (n, d), rewards, and names, if they have any."""
 
-    rows: Array | Coordinates
+    rows: Array
     rewards: Sequence[float]
     weights: Array | None = None  # of their slots; 1 by default
+    names: Sequence[str] | None = None
 
     kind: ClassVar[str] = "learn"
     weighted: ClassVar[str] = "learn weighted"
+    named: ClassVar[str] = "learn named"
 
     def pack(self) -> bytes:
-        body: Any = self.rows.reshape(len(self.rows), -1)
-        if self.weights is not None:
-            body = np.column_stack([body, self.weights])
+        body: Any = self.rows
+        weights = np.ones(len(self.rows)) if self.weights is None and self.names is not None else self.weights
+        if weights is not None:
+            body = np.column_stack([body, weights])
         head, rewards = len(self.rows).to_bytes(8, "little"), np.array(self.rewards, "<f8")
-        return b"".join((head, body.astype("<f8").tobytes(), rewards.tobytes()))
+        numbers = b"".join((head, body.astype("<f8").tobytes(), rewards.tobytes()))
+        if self.names is None:
+            return numbers
+        return len(numbers).to_bytes(8, "little") + numbers + encode(list(self.names))
 
     @classmethod
     def unpack(cls, body: bytes) -> Self:
@@ -115,6 +121,14 @@ class Learnt(Struct, frozen=True):
             return step
         weights = np.asarray(step.rows[:, -1], dtype=np.float64)
         return cls(step.rows[:, :-1].copy(), step.rewards, weights)
+
+    @classmethod
+    def unpack_named(cls, body: bytes) -> Self:
+        if not body:
+            return cls.unpack(body)
+        end = 8 + int.from_bytes(body[:8], "little")
+        step = cls.unpack_weighted(body[8:end])
+        return cls(step.rows, step.rewards, step.weights, decode(body[end:]))
 
 
 class Aged(Struct, frozen=True):
@@ -210,12 +224,20 @@ class EpochBegun(_Run, frozen=True):
 
 
 class ActionsChanged(_Fields, frozen=True):
-    """Actions without features were added or retired (`how` is "add" or "retire")."""
+    """Declared actions were added or retired (`how` is "add" or "retire")."""
 
     how: str
     names: Sequence[str]
 
     kind: ClassVar[str] = "actions"
+
+
+class NamesForgotten(_Fields, frozen=True):
+    """The own records of these names, which were not shown for longest, were forgotten."""
+
+    names: Sequence[str]
+
+    kind: ClassVar[str] = "forget names"
 
 
 class SchemaExtended(Struct, frozen=True):
@@ -280,6 +302,7 @@ Event = (
     | RunBegun
     | EpochBegun
     | ActionsChanged
+    | NamesForgotten
     | SchemaExtended
     | Dropped
     | Deleted
@@ -290,14 +313,17 @@ Step = Decided | Ended | Replaced | Event
 #: How the body of an event of each kind is read.
 UNPACK: dict[str, Callable[[bytes], Event]] = {event.kind: event.unpack for event in Event.__args__}
 UNPACK[Learnt.weighted] = Learnt.unpack_weighted
+UNPACK[Learnt.named] = Learnt.unpack_named
 #: Kinds of events that hold records, that change how earlier rows are read, that make rewards final.
-LEARNING = (Learnt.kind, Learnt.weighted)
+LEARNING = (Learnt.kind, Learnt.weighted, Learnt.named)
 AMENDING = (Dropped.kind, Deleted.kind, RolledBack.kind)
 SEALING = (Released.kind, RunBegun.kind, EpochBegun.kind)
 
 
 def kind_of(event: Event) -> str:
     """The kind under which an event is stored."""
+    if isinstance(event, Learnt) and event.names is not None:
+        return Learnt.named
     weighted = isinstance(event, Learnt) and event.weights is not None
     return Learnt.weighted if weighted else event.kind
 

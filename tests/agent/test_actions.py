@@ -1,7 +1,9 @@
-"""Actions without features: an agent with names is one whose contexts are unit vectors."""
+"""Actions without features: names that are judged by their own records, and by the optimistic rule as unit
+vectors."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,15 @@ import fedfairx as ffx
 from federation_helpers import bare
 from fedfairx.agent import persistence
 from fedfairx.agent.actions import Actions
+from fedfairx.agent.own_record import OwnRecord
 from fedfairx.decision import DecisionNote
 from fedfairx.errors import AlreadyObserved, InvalidInput, MessageRefused
 from fedfairx.federation.exchange.envelope import PlainCodec
 from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.transport import MemoryTransport
-from fedfairx.privacy import Bounds, KeyedNoise, SimulatedNoise, new_key, private
+from fedfairx.privacy import Bounds, SimulatedNoise, private
+from own_record_reference import Records, Sizes, believe
+from posterior_reference import Prior as DensePrior
 
 NAMES = ("ann", "ben", "cid")
 RULES = ("expected-merit", "greedy", "thompson", "optimism")
@@ -30,29 +35,16 @@ def unit(names: Any, known: tuple[str, ...]) -> np.ndarray:
     return np.eye(len(known))[[known.index(name) for name in names]]
 
 
-def twins(**more: Any) -> tuple[ffx.Agent, ffx.Agent]:
-    """The same agent with names and with contexts; the second one must be told what the first assumes."""
-    named = ffx.Agent(actions=NAMES, name="a", **more)
-    prior = {} if named.rule == "optimism" else {"prior": named.options.prior}
-    return named, ffx.Agent(len(NAMES), name="a", intercept=False, **{**more, **prior})
-
-
-def fixed(**prior: float) -> ffx.Prior:
-    """A prior that stays: only actions with names learn its mean."""
-    return ffx.Prior(**prior, learn=False)
-
-
-# --- the same as unit vectors -----------------------------------------------------------------------------
+# --- what it decides --------------------------------------------------------------------------------------
 
 offers = st.lists(st.sampled_from(NAMES), min_size=1, unique=True)
 rounds = st.lists(st.tuples(st.none() | offers, st.floats(0.0, 1.0)), max_size=30)
 
 
-@pytest.mark.parametrize("rule", RULES)
 @given(rounds=rounds, seed=st.integers(0, 99))
-def test_it_is_an_agent_with_unit_vectors(rule: str, rounds: list[Any], seed: int) -> None:
-    prior = {} if rule == "optimism" else {"prior": fixed(mean=0.4)}
-    named, plain = twins(rule=rule, seed=seed, **prior)
+def test_by_the_optimistic_rule_it_is_an_agent_with_unit_vectors(rounds: list[Any], seed: int) -> None:
+    named = ffx.Agent(actions=NAMES, rule="optimism", seed=seed)
+    plain = ffx.Agent(len(NAMES), rule="optimism", seed=seed, intercept=False)
     for offered, reward in rounds:
         x = unit(offered or NAMES, NAMES)
         assert named.policy(offered) == pytest.approx(plain.policy(x), abs=1e-6)
@@ -66,10 +58,44 @@ def test_it_is_an_agent_with_unit_vectors(rule: str, rounds: list[Any], seed: in
         assert (ours.context == theirs.context).all()
         named.observe(ours, reward=reward)
         plain.observe(theirs, reward=reward)
+    assert named.columns == 3
     assert named.estimate == pytest.approx(plain.estimate, abs=1e-9)
     assert named.gram == pytest.approx(plain.gram, rel=1e-9)
     assert named.own_sums() == pytest.approx(plain.own_sums(), abs=1e-12)
     assert (named.observed, named.noise_sd) == (plain.observed, pytest.approx(plain.noise_sd))
+
+
+@pytest.mark.parametrize("rule", ["expected-merit", "greedy"])
+@given(rounds=rounds, seed=st.integers(0, 99))
+def test_by_other_rules_it_is_the_dense_model_of_a_constant_and_names(
+    rule: str, rounds: list[Any], seed: int
+) -> None:
+    prior, steepness = ffx.Prior(0.4, 0.3, 0.5, learn=False), 5.0
+    merit = ffx.merit.Exponential(steepness)
+    agent = ffx.Agent(actions=NAMES, rule=rule, seed=seed, prior=prior, merit=merit)
+    assert (agent.dimension, agent.columns) == (0, 1)
+    known = DensePrior(np.array([prior.mean]), prior.sd, prior.noise_sd, True)
+    sizes = Sizes(prior.noise_sd**2, prior.ridge, prior.ridge)
+    who, ys = [], []
+    for offered, reward in rounds:
+        near = [NAMES.index(name) for name in offered or NAMES]
+        records = Records(np.ones((len(ys), 1)), np.array(who, dtype=int), np.array(ys), len(NAMES))
+        belief = believe(records, known, sizes)
+        means, variances = belief.of(np.ones((len(near), 1)), np.array(near))
+        spread = variances / (1.0 + variances * steepness**2 / 8.0) if rule == "expected-merit" else 0.0
+        logs = steepness * means + steepness**2 * spread / 2
+        decision = agent.decide(offered)
+        assert decision.policy == pytest.approx(np.exp(logs) / np.exp(logs).sum(), rel=1e-9)
+        assert (decision.context.tolist(), decision.name) == ([1.0], NAMES[near[decision.action]])
+        for number, name in enumerate(NAMES):
+            assert agent.record_of(name).effect == pytest.approx(belief.mean[1 + number], abs=1e-9)
+            assert agent.record_of(name).sd == pytest.approx(
+                math.sqrt(belief.variance * belief.spread[1 + number, 1 + number])
+            )
+        assert agent.estimate == pytest.approx(belief.mean[:1])
+        agent.observe(decision, reward=reward)
+        who.append(near[decision.action])
+        ys.append(reward)
 
 
 @given(data=st.data(), rule=st.sampled_from(RULES), seed=st.integers(0, 99))
@@ -80,7 +106,6 @@ def test_added_and_retired_ones_are_as_if_there_from_the_beginning(
     every = ("ann", "ben", "cid", "dora", "eve")
     grown = ffx.Agent(actions=every[:2], rule=rule, seed=seed)
     whole = ffx.Agent(actions=every, rule=rule, seed=seed)
-    learnt = rule != "optimism" and whole.options.prior.learn
     active, known = set(every[:2]), set(every[:2])
     for _ in range(data.draw(st.integers(0, 12))):
         what = data.draw(st.sampled_from(["learn", "add", "retire", "decide"]))
@@ -102,24 +127,23 @@ def test_added_and_retired_ones_are_as_if_there_from_the_beginning(
     assert set(grown.actions) == active
     assert set(grown.actions) | set(grown._model.actions.retired) == known
     if rule == "thompson":
-        return  # its draws depend on how many there are
+        return  # its draws depend on the order in which they were added
     if rule == "optimism" and known != set(every):
-        return  # so does its radius
+        return  # its radius depends on how many there are
     order = grown.actions
-    tolerance = 1e-3 if learnt else 1e-6  # what is learnt of sizes counts all coordinates
-    if not learnt or known == set(every):
-        assert grown.policy() == pytest.approx(whole.policy(order), abs=tolerance)
+    assert grown.policy() == pytest.approx(whole.policy(order), abs=1e-6 if rule == "optimism" else 1e-12)
 
 
 def test_a_new_action_leaves_what_is_known_of_the_others() -> None:
     agent = ffx.Agent(actions=NAMES, seed=0, prior=ffx.Prior(0.5, 0.5, 0.1, learn=False))
     agent.learn(["ann"] * 30 + ["ben"] * 10, [0.9] * 30 + [0.1] * 10)
-    before, estimate = agent.policy(["ann", "ben"]), agent.estimate
+    before, estimate, records = agent.policy(["ann", "ben"]), agent.estimate, agent.record_of("ann")
     agent.add_actions("dora", "eve")
-    assert agent.dimension == 5
-    assert agent.policy(["ann", "ben"]) == pytest.approx(before, abs=1e-12)
-    assert agent.estimate[:3] == pytest.approx(estimate)
-    assert agent.estimate[3:] == pytest.approx(0.5)
+    assert (agent.dimension, agent.columns) == (0, 1)
+    assert agent.policy(["ann", "ben"]).tolist() == before.tolist()
+    assert agent.estimate.tolist() == estimate.tolist()
+    assert agent.record_of("ann") == records
+    assert agent.record_of("eve") == agent.record_of("cid") == OwnRecord(0.0, 0.0, 0.5, 0.0)
     assert agent.policy(["cid", "eve"]) == pytest.approx([0.5, 0.5])  # of both nothing is known
 
 
@@ -197,13 +221,14 @@ def test_what_is_refused_changes_nothing() -> None:
     assert agent.actions == ("ann", "cid")
 
 
-def test_actions_and_features_are_either_or() -> None:
-    with pytest.raises(InvalidInput, match=r"^dimension must be left out beside actions"):
-        ffx.Agent(3, actions=NAMES)
+def test_what_an_agent_can_not_be() -> None:
     with pytest.raises(InvalidInput, match=r"^dimension must be an integer.*or give actions"):
         ffx.Agent()
     with pytest.raises(InvalidInput, match=r"^prior must have one mean"):
         ffx.Agent(actions=NAMES, prior=ffx.Prior((0.1, 0.2, 0.3)))
+    with pytest.raises(InvalidInput, match=r"^own_record must be True where actions have no features"):
+        ffx.Agent(actions=NAMES, own_record=False)
+    ffx.Agent(actions=NAMES, own_record=False, rule="optimism")
     plain = ffx.Agent(2)
     for refused in (
         lambda: plain.decide(),
@@ -213,7 +238,7 @@ def test_actions_and_features_are_either_or() -> None:
         with pytest.raises(InvalidInput, match=r"^contexts(\[0\])? must"):
             refused()
     for refused in (lambda: plain.add_actions("ann"), lambda: plain.retire_actions("ann")):
-        with pytest.raises(InvalidInput, match="its actions have features"):
+        with pytest.raises(InvalidInput, match="its actions come with decisions"):
             refused()
 
 
@@ -225,10 +250,9 @@ def test_a_retired_one_comes_back_with_what_it_has_earned() -> None:
     assert agent.policy().size == 2
     agent.observe(waiting, reward=1.0)  # it was shown, so it is learnt
     agent.learn(["ben"] * 20, [1.0] * 20)
-    assert agent.estimate[1] > agent.estimate[0]
+    assert agent.record_of("ben").effect > agent.record_of("ann").effect
     agent.add_actions("ben")
-    assert agent.actions == NAMES
-    assert agent.dimension == 3
+    assert agent.actions == agent.names == NAMES
     assert agent.policy().argmax() == 1
 
 
@@ -321,9 +345,9 @@ def test_a_restart_keeps_names_and_what_waits(place: str) -> None:
         assert agent.actions == ("ann", "cid", "dora")
         agent.add_actions("eve", "ben")
         agent.observe(old.id, reward=1.0)
-        assert agent.estimate[NAMES.index(old.name)] > agent.estimate[4]
+        assert agent.record_of(old.name).effect > agent.record_of("eve").effect
         stored = agent.journal.decision(old.id)
-        assert (stored.name, stored.contexts.tolist()) == (old.name, np.eye(3).tolist())
+        assert (stored.name, stored.contexts.tolist()) == (old.name, [[1.0]] * 3)
         agent.verify()
     with ffx.Agent.open(place, actions=["dora", "ben"]) as agent:
         assert agent.actions == ("ann", "ben", "cid", "dora", "eve")
@@ -331,7 +355,7 @@ def test_a_restart_keeps_names_and_what_waits(place: str) -> None:
         agent.verify()
     with pytest.raises(InvalidInput, match=r"must be ones that it has, got actions=\['zoe'\]"):
         ffx.Agent.open(place, actions=["ann", "zoe"])
-    with pytest.raises(InvalidInput, match="dimension must be left out: this agent has actions"):
+    with pytest.raises(InvalidInput, match="dimension must be left out: its actions have names alone"):
         ffx.Agent.open(place, dimension=3)
 
 
@@ -340,7 +364,7 @@ def test_actions_are_not_for_a_database_of_features(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"^dimension, schema or actions must be given"):
         ffx.Agent.open(place)
     ffx.Agent.open(place, dimension=3).close()
-    with pytest.raises(InvalidInput, match="actions have features"):
+    with pytest.raises(InvalidInput, match=r"^actions must be left out: this agent's actions have features"):
         ffx.Agent.open(place, actions=NAMES)
 
 
@@ -357,8 +381,7 @@ def test_what_fails_on_disk_has_not_happened(tmp_path: Path) -> None:
             agent.retire_actions("ann")
             agent.decide()
             raise Stop
-        assert agent.actions == NAMES
-        assert agent.dimension == 3
+        assert agent.actions == agent.names == NAMES
         assert agent.policy().tolist() == policy.tolist()
         agent.verify()
 
@@ -372,7 +395,7 @@ def test_a_thousand_actions(tmp_path: Path, count: int) -> None:
             agent.observe(made, reward=1.0)
         assert made.policy.sum() == pytest.approx(1.0)
         size = len(agent.journal.log.database.read("SELECT contexts FROM decisions LIMIT 1")[0][0])
-        assert size == 4 * count  # four bytes an action, and not a number for each pair of them
+        assert size == 8 * count  # a number for each action, and not for each pair of them
         agent.add_actions("one more")
         assert agent.decide().policy.size == count + 1
     with ffx.Agent.open(tmp_path / "agent.db") as agent:
@@ -382,91 +405,71 @@ def test_a_thousand_actions(tmp_path: Path, count: int) -> None:
 # --- shared -----------------------------------------------------------------------------------------------
 
 
-def secret(name: str, dimension: int = 3, decide_from: Any = "own+released") -> Any:
-    noise = KeyedNoise(new_key(), agent=name, run="1")
-    return private(dimension, epsilon=4.0, releases=10, noise=noise, decide_from=decide_from)
-
-
 @pytest.mark.parametrize("decide_from", ["released", "own+released", "released+local"])
-def test_a_private_agent_has_the_actions_that_it_began_with(decide_from: str) -> None:
-    def agents() -> tuple[ffx.Agent, ffx.Agent]:
-        def noise() -> Any:
-            return private(3, epsilon=4.0, releases=10, noise=SimulatedNoise(7), decide_from=decide_from)
-
-        named = ffx.Agent(actions=NAMES, seed=0, privatizer=noise(), name="a", prior=fixed())
-        return named, ffx.Agent(
-            3, seed=0, privatizer=noise(), name="a", prior=named.options.prior, intercept=False
-        )
-
-    named, plain = agents()
-    rng = np.random.default_rng(0)
-    for turn in range(60):
-        ours, theirs = named.decide(), plain.decide(np.eye(3))
-        assert ours.policy == pytest.approx(theirs.policy, abs=1e-6)
-        reward = float(rng.random())
-        named.observe(ours, reward=reward)
-        plain.observe(theirs, reward=reward)
-        if turn % 20 == 19:
-            sent, same = named.release(), plain.release()
-            assert (sent.packed == same.packed).all()
-            named.absorb({"a": sent})  # its noise couples actions: rewards of each tell of the others
-            plain.absorb({"a": same})
-            assert decide_from == "own+released" or np.count_nonzero(named.gram) == 9
-    with pytest.raises(InvalidInput, match="whose size is fixed, got actions=\\['dora'\\]"):
-        named.add_actions("dora")
-    named.retire_actions("ben")
-    named.add_actions("ben")
-    assert named.actions == NAMES
-
-
-def test_a_private_agent_is_opened_again(place: str) -> None:
-    budget = ffx.Budget(epsilon=4.0, delta=0.1, releases=10)
-    with ffx.Agent.open(place, actions=NAMES, budget=budget, seed=0, name="a") as agent:
-        for _ in range(10):
-            agent.observe(agent.decide(), reward=0.5)
-        first = agent.release()
-        agent.retire_actions("ann")
-    with ffx.Agent.open(place) as agent:
-        assert agent.held["a"] == first
-        assert agent.release(1) == first
-        agent.absorb({"a": first})
-        assert agent.actions == ("ben", "cid")
-        with pytest.raises(InvalidInput, match="whose size is fixed"):
-            agent.add_actions("dora")
-        agent.verify()
-
-
-@pytest.mark.parametrize("privately", [False, True])
-def test_agents_with_the_same_actions_learn_together(privately: bool) -> None:
-    a, b = (
-        ffx.Agent(actions=NAMES, seed=0, name=name, privatizer=secret(name) if privately else None)
-        for name in "ab"
+def test_a_private_agent_is_told_to_make_the_name_a_feature(decide_from: Any, tmp_path: Path) -> None:
+    noisy = private(
+        1, epsilon=4.0, releases=10, noise=SimulatedNoise(7), intercept=True, decide_from=decide_from
     )
-    a.learn(["ann"] * 200 + ["ben"] * 200, [1.0] * 200 + [0.0] * 200)
+    budget = ffx.Budget(epsilon=4.0, delta=0.1, releases=10)
+    for refused in (
+        lambda: ffx.Agent(actions=NAMES, privatizer=noisy),
+        lambda: ffx.Agent.open(tmp_path / "agent.db", actions=NAMES, budget=budget),
+        lambda: ffx.Federation(agents=2, actions=NAMES, horizon=9, algorithm="priv-fairx-bayes", epsilon=4.0),
+    ):
+        with pytest.raises(InvalidInput, match=r"^actions must have features .*Schema\(\{'name': \["):
+            refused()
+    schema = ffx.features.Schema({"name": list(NAMES)})
+    with ffx.Agent.open(tmp_path / "other.db", schema=schema, budget=budget) as agent:  # as it is told
+        agent.observe(agent.decide([{"name": name} for name in NAMES]), reward=1.0)
+        assert agent.release().tallies == {}
+
+
+def learnt(name: str, records: dict[str, float], actions: Any = NAMES, **more: Any) -> ffx.Agent:
+    agent = ffx.Agent(actions=actions, seed=0, name=name, **more)
+    agent.learn(list(records) * 200, list(records.values()) * 200)
+    return agent
+
+
+def test_agents_with_the_same_actions_learn_together() -> None:
+    a, b = learnt("a", {"ann": 1.0, "ben": 0.0}), ffx.Agent(actions=NAMES, seed=0, name="b")
     b.absorb({"a": a.release(), "b": b.release()})
     assert b.policy(["ann", "ben"])[0] > 0.9
-    with pytest.raises(InvalidInput, match="whose size is fixed"):
-        b.add_actions("dora")
+    b.add_actions("dora")
+    assert b.policy(["ann", "dora", "ben"]).argmax() == 0
+
+
+def test_agents_with_other_actions_learn_together_too() -> None:
+    """Whose records are whose is known by name; the height of rewards is common."""
+    a = learnt("a", {"dora": 0.0, "ann": 1.0}, ["dora", "ann"])
+    b, both = ffx.Agent(actions=NAMES, name="b", seed=0), ffx.Agent(actions=[*NAMES, "dora"], seed=0)
+    b.absorb({"a": a.release()})
+    both.learn(["dora", "ann"] * 200, [0.0, 1.0] * 200)
+    assert b.record_of("ann").rewards == 200
+    assert b.record_of("dora").effect < 0 < b.record_of("ann").effect
+    assert b.policy().argmax() == 0
+    assert b.actions == NAMES
+    with pytest.raises(InvalidInput, match="has and has not retired, got 'dora'"):
+        b.decide(["dora"])
+    b.add_actions("dora")  # what partners know of it is there
+    assert b.policy().argmin() == 3
 
 
 @pytest.mark.parametrize("others", [("ann", "ben", "dora"), ("ben", "ann", "cid"), NAMES[:2], None])
-@pytest.mark.parametrize("privately", [False, True])
-def test_agents_with_other_actions_are_refused(others: Any, privately: bool) -> None:
-    a = ffx.Agent(actions=NAMES, name="a", privatizer=secret("a") if privately else None)
+def test_by_the_optimistic_rule_agents_with_other_actions_are_refused(others: Any) -> None:
+    a = ffx.Agent(actions=NAMES, name="a", rule="optimism")
     size: dict[str, Any] = {"actions": others} if others else {"dimension": 3, "intercept": False}
-    dimension = len(others or NAMES)
-    b = ffx.Agent(**size, name="b", privatizer=secret("b", dimension) if privately else None)
+    b = ffx.Agent(**size, name="b", rule="optimism")
     for here, there in ((a, b), (b, a)):
         with pytest.raises(MessageRefused, match=r"or for other actions|must have . numbers"):
             here.absorb({there.name: there.release()})
         assert list(here.held) in ([], [here.name])
 
 
-def test_members_with_the_same_actions_hear_each_other_and_no_others() -> None:
+def test_by_the_optimistic_rule_members_with_the_same_actions_hear_each_other_and_no_others() -> None:
     transport, seal = MemoryTransport(), PlainCodec()
     names = {"a": NAMES, "b": NAMES, "c": NAMES[::-1]}
     members = {
-        name: Member(ffx.Agent(actions=actions, seed=0, name=name), transport, seal)
+        name: Member(ffx.Agent(actions=actions, seed=0, name=name, rule="optimism"), transport, seal)
         for name, actions in names.items()
     }
     for member in members.values():
@@ -479,11 +482,30 @@ def test_members_with_the_same_actions_hear_each_other_and_no_others() -> None:
     assert set(members["c"].agent.held) == {"c"}
 
 
-def test_one_that_has_released_keeps_its_size(place: str) -> None:
-    with ffx.Agent.open(place, actions=NAMES, name="a") as agent:
+def test_members_send_each_other_tallies_by_name() -> None:
+    transport, seal = MemoryTransport(), PlainCodec()
+    members = {
+        name: Member(ffx.Agent(actions=NAMES, seed=0, name=name), transport, seal) for name in ("a", "b")
+    }
+    members["a"].agent.learn(["ann"] * 50, [1.0] * 50)
+    for member in members.values():
+        member.send(member.agent.release())
+    for member in members.values():
+        member.exchange()
+    assert members["b"].agent.held["a"].tallies["ann"].tolist() == [50.0, 50.0, 50.0]
+    assert members["b"].agent.record_of("ann").rewards == 50
+
+
+@pytest.mark.parametrize("rule", ["expected-merit", "optimism"])
+def test_one_that_has_released_keeps_its_size(place: str, rule: str) -> None:
+    """By the optimistic rule; by others names are not what the size depends on."""
+    with ffx.Agent.open(place, actions=NAMES, name="a", rule=rule) as agent:
         agent.learn(["ann"], [1.0])
         sent = agent.release()
-        with pytest.raises(InvalidInput, match="whose size is fixed"):
+        if rule == "optimism":
+            with pytest.raises(InvalidInput, match="whose size is fixed"):
+                agent.add_actions("dora")
+        else:
             agent.add_actions("dora")
         agent.absorb({"a": sent})
         agent.retire_actions("ann")
@@ -492,17 +514,16 @@ def test_one_that_has_released_keeps_its_size(place: str) -> None:
         agent.verify()
 
 
-def test_exact_sums_are_clipped_like_those_of_unit_vectors(tmp_path: Path) -> None:
-    bounds = Bounds(reward=0.5)
-    with (
-        ffx.Agent.open(tmp_path / "a.db", actions=NAMES, bounds=bounds, name="a", seed=0) as named,
-        ffx.Agent.open(tmp_path / "b.db", dimension=3, intercept=False, bounds=bounds, name="a") as plain,
-    ):
-        named.learn(["ann", "cid"], [1.0, 0.25])
-        plain.learn(np.eye(3)[[0, 2]], [1.0, 0.25])
-        assert named.privatizer.clipped == plain.privatizer.clipped == 1
-        assert (named.release().packed == plain.release().packed).all()
-        named.verify()
+def test_exact_sums_are_clipped_and_tallies_with_them(tmp_path: Path) -> None:
+    with ffx.Agent.open(tmp_path / "a.db", actions=NAMES, bounds=Bounds(reward=0.5), name="a") as agent:
+        agent.learn(["ann", "cid"], [1.0, 0.25])
+        assert agent.privatizer.clipped == 1
+        assert agent.release().packed.tolist() == [2.0, 0.75]
+        assert {name: row.tolist() for name, row in agent.release(1).tallies.items()} == {
+            "ann": [1.0, 0.5, 1.0],
+            "cid": [1.0, 0.25, 1.0],
+        }
+        agent.verify()
 
 
 def test_a_reward_is_replaced_as_if_the_right_one_had_come(tmp_path: Path) -> None:
@@ -520,6 +541,7 @@ def test_a_reward_is_replaced_as_if_the_right_one_had_come(tmp_path: Path) -> No
     with replaced, right:
         replaced.observe(identity, reward=0.125, replace=True)
         assert replaced.estimate.tolist() == right.estimate.tolist()
+        assert replaced.record_of("ben") == right.record_of("ben")
         assert (replaced.actions, replaced.all_actions) == (right.actions, right.all_actions)
         assert replaced.policy().tolist() == right.policy().tolist()
         replaced.verify()

@@ -359,7 +359,11 @@ FIRST_TRIES: list[tuple[Callable[[], Any], str]] = [
     ),
     (lambda: ffx.Agent("3"), "dimension must be an integer >= 1, got dimension='3'"),  # type: ignore[arg-type]
     (lambda: ffx.Agent(filled(2, 2)), "dimension must be an integer >= 1, got dimension='a list'"),  # type: ignore[arg-type]
-    (lambda: ffx.Agent(3, actions=["ann"]), "dimension must be left out beside actions, got dimension=3"),
+    (lambda: ffx.Agent(0, actions=["ann"]), "dimension must be an integer >= 1, got dimension=0"),
+    (
+        lambda: ffx.Agent(3, actions=["ann"]).decide(np.zeros((2, 3))),
+        "names must be given: the rows are 2, and 1 actions are offered",
+    ),
     (
         lambda: ffx.Agent(actions=["ann", "ben"], epsilon=2),
         "epsilon is for private algorithms, and fed-fairx-bayes is not private, got epsilon=2.0; "

@@ -150,7 +150,7 @@ GONE: tuple[steps.Step, ...] = (
     steps.Deleted([0]),
     steps.RolledBack(0, 0),
 )
-STAYS = {steps.Decided, steps.ActionsChanged, steps.PeersDropped}
+STAYS = {steps.Decided, steps.ActionsChanged, steps.NamesForgotten, steps.PeersDropped}
 ENDS = {steps.Ended, steps.Released}
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import fedfairx as ffx
 from fedfairx.features import Schema
-from fedfairx.privacy import Bounds, Centring, SimulatedNoise, private
+from fedfairx.privacy import Bounds, Centring, NonPrivateSums, SimulatedNoise, private
 
 THETA = np.array([0.3, -0.2, 0.1])
 
@@ -80,15 +80,22 @@ def test_the_intercept_is_the_last_coordinate() -> None:
         ({"dimension": 3, "intercept": False}, 3),
         ({"dimension": 3, "algorithm": "fed-fairx-linucb"}, 3),  # the paper's
         ({"dimension": 3, "rule": "optimism"}, 3),
-        ({"actions": ["ann", "ben"]}, 2),
+        ({"actions": ["ann", "ben"], "rule": "optimism"}, 2),
         ({"schema": Schema({"price": (0, 1)})}, 2),
         ({"schema": Schema({"price": (0, 1)}, intercept=False)}, 1),
     ],
 )
 def test_who_has_none_or_another(keywords: dict[str, Any], columns: int) -> None:
     agent = ffx.Agent(seed=0, **keywords)
-    assert agent.columns == agent.dimension == columns
+    assert agent.columns == columns
+    assert agent.dimension == (0 if "actions" in keywords else columns)
     assert not agent.options.intercept
+
+
+def test_names_alone_are_the_intercept_and_own_records() -> None:
+    agent = ffx.Agent(actions=["ann", "ben"], seed=0)
+    assert (agent.dimension, agent.columns, agent.constant) == (0, 1, 1.0)
+    assert agent.options.intercept
 
 
 def test_a_column_of_ones_does_no_harm() -> None:
@@ -227,16 +234,17 @@ def test_a_private_federation_learns_how_high_rewards_are(how: dict[str, Any]) -
 def test_a_federation_takes_a_schema_or_actions(algorithm: str) -> None:
     how: dict[str, Any] = {"agents": 2, "horizon": 40, "algorithm": algorithm, "seed": 0}
     how |= {"epsilon": 20.0} if algorithm.startswith("priv") else {}
-    named = ffx.Federation(actions=["ann", "ben"], **how)
+    features: dict[str, Any] = {"dimension": 1} if algorithm.startswith("priv") else {}
+    named = ffx.Federation(actions=["ann", "ben"], **features, **how)
     described = ffx.Federation(schema=Schema({"price": (0, 10)}), **how)
     for _ in range(40):
         for agent in named.agents:
-            agent.observe(agent.decide(), reward=0.5)
+            agent.observe(agent.decide([[0.1], [0.2]] if features else None), reward=0.5)
         for agent in described.agents:
             agent.observe(agent.decide(actions=[{"price": 1}, {"price": 9}]), reward=0.5)
         for fed in (named, described):
             fed.end_round()
-    assert named.agents[0].actions == ("ann", "ben")
+    assert named.agents[0].actions == named.agents[0].names == ("ann", "ben")
     assert described.agents[0].columns == 2
     assert min(named.syncs, described.syncs) > 0
 
@@ -286,3 +294,24 @@ def test_few_tests_for_a_missing_intercept_are_false() -> None:
             watch.look(row, float(row @ THETA + 0.1 * rng.standard_normal()))
         fired += watch.due
     assert fired <= 3  # more happen by chance in 1 of 600 such tests, where 0.2 are expected
+
+
+def test_a_private_agent_whose_rewards_have_a_range_learns_as_one_alone():
+    """Rewards are centred at the middle of the range for messages only: what it decides from is the same."""
+    private = ffx.Federation(
+        agents=2,
+        dimension=3,
+        horizon=10_000,
+        algorithm="priv-fairx-bayes",
+        epsilon=2.0,
+        reward_range=(0, 1),
+        seed=0,
+    ).agents[0]
+    alone = ffx.Agent(3, reward_range=(0, 1), privatizer=NonPrivateSums(4, constant=private.constant), seed=0)
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        contexts, reward = rng.random((5, 3)) / 2, float(rng.random() < 0.5)
+        for agent in (private, alone):
+            agent.learn(contexts[:1], [reward])
+        np.testing.assert_allclose(private.estimate, alone.estimate, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(private.policy(contexts), alone.policy(contexts), rtol=1e-6)

@@ -57,7 +57,7 @@ def run_both(
         seed=7,
         **options,
     )
-    each = 1 + d if federation.algorithm.rule == "thompson" else 1
+    each = federation.agents[0]._model.uniforms_each  # for the action, θ, and names, of whom there are none
     children = np.random.SeedSequence(7).spawn(agents)
     drawn = np.stack(
         [np.random.Generator(np.random.PCG64(c)).random((rounds, each)) for c in children], axis=1
@@ -80,7 +80,7 @@ def run_both(
         release_noise=(lambda k, i: released[k][i]) if private else None,
         noise_sd=(lambda k: ours.noise_sd[k]) if private else None,  # type: ignore[attr-defined]
         decide_from=decide_from,
-        normals=ndtri(drawn[..., 1:]) if each > 1 else None,
+        normals=ndtri(drawn[..., 1 : 1 + d]) if each > 1 else None,
     )
     return ours, theirs
 

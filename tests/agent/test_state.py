@@ -634,7 +634,7 @@ def test_a_file_of_another_version(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE fedfairx SET version = 99")
     connection.close()
-    with pytest.raises(StateError, match="has version 99, and this fedfairx reads version 9; update"):
+    with pytest.raises(StateError, match="has version 99, and this fedfairx reads version 10; update"):
         ffx.Agent.load(path)
 
 

@@ -22,10 +22,9 @@ rng = np.random.default_rng(0)
 
 
 def agent(named, secret):
-    arms = {"actions": ["ann", "ben", "cid"]} if named else {"dimension": 3}
     noise = SimulatedNoise(1)
-    noisy = private(3, epsilon=1.0, releases=8, noise=noise, intercept=not named) if secret else None
-    return ffx.Agent(**arms, privatizer=noisy, seed=0)
+    noisy = private(3, epsilon=1.0, releases=8, noise=noise, intercept=True) if secret else None
+    return ffx.Agent(3, privatizer=noisy, seed=0)
 
 
 def compiled():
@@ -43,9 +42,10 @@ for named, secret in product((False, True), repeat=2):
     before = compiled()
     assert before
     for number in range(4):
-        arms = [None] * 5 if named else rng.uniform(size=(5, 4, 3))
+        arms, names = rng.uniform(size=(5, 4, 3)), ["ann", "ben", "cid", "dan"] if named else None
         for slots in (1,) if secret else (1, 2):
-            for made in one.decide(arms[0], slots=slots), *one.decide_many(arms, slots=slots):
+            together = one.decide_many(arms, slots=slots, names=[names] * 5)
+            for made in one.decide(arms[0], slots=slots, names=names), *together:
                 one.observe(made, rewards=[0.5] * slots)
         one.absorb({one.name: one.release(), other.name: other.release()})
     for late in sorted(compiled() - before):

@@ -185,7 +185,7 @@ def test_a_log_that_is_shorter_than_its_ledger(
 
 
 def test_what_it_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, version in (("old.db", 8), ("later.db", 10)):
+    for name, version in (("old.db", 8), ("later.db", 11)):
         live(str(tmp_path / name))
         with closing(sqlite3.connect(tmp_path / name, isolation_level=None)) as file:
             file.execute("UPDATE fedfairx SET version = ?", (version,))
@@ -197,7 +197,7 @@ def test_what_it_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         (["--data", str(tmp_path / "old.db")], "old.db has version 8, written before the first release"),
         (
             ["--data", str(tmp_path / "later.db")],
-            "later.db has version 10, and this fedfairx reads version 9",
+            "later.db has version 11, and this fedfairx reads version 10",
         ),
         (["--data", str(tmp_path / "new.db"), "--agent", "east"], "agent must be one that there is, 'north'"),
         (["--data", str(tmp_path / "empty")], "there is no file"),

@@ -58,10 +58,8 @@ def learnt(
     for j in common:
         state.mean[j] = start
     state.numbers[OBSERVED], state.numbers[SQUARES] = float(n), float(rewards @ rewards)
-    sizes = ml.learnt_sizes(
-        state, floats(packed(contexts, rewards)), floats(np.empty((d, d + 1))), None, True
-    )
-    variance, ridge = map(float, sizes)
+    sums, workspace = floats(packed(contexts, rewards)), floats(np.empty((d, d + 1)))
+    variance, ridge, _ = map(float, ml.learnt_sizes(state, sums, workspace, None, None))
     return variance, ridge
 
 

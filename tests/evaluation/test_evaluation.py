@@ -18,7 +18,7 @@ from fedfairx.errors import InvalidInput
 from fedfairx.evaluation.estimators import RewardScale
 from fedfairx.evaluation.policies import Decisions, shares_of
 from fedfairx.evaluation.regression import guesses_of
-from fedfairx.fairness.credible import MANY, draws
+from fedfairx.fairness.credible import MANY, with_own
 from fedfairx.fairness.decision_log import gather
 
 NAMES = ["ann", "ben", "cid"]
@@ -237,11 +237,35 @@ def test_guesses_hold_back_by_one_record_of_average_size() -> None:
     sizes, rewards = np.linspace(1.0, 3.0, 11), np.linspace(0.2, 0.8, 11)
     log = [Logged([1.0], 0, [[x]], reward=r) for x, r in zip(sizes, rewards, strict=True)]
     found = decisions_of(log)
-    (guesses,) = guesses_of(found.blocks, found.scale)
+    (guesses,) = guesses_of(found.blocks, found.scale, named=found.named)
     rows = np.column_stack([sizes[:10], np.ones(10)])
     penalty = np.diag([np.square(sizes[:10]).mean(), 1.0])
     theta = np.linalg.solve(rows.T @ rows + penalty, rows.T @ rewards[:10] + [0.0, 0.5])
     assert guesses[10, 0] == pytest.approx(float(theta @ [sizes[10], 1.0]), rel=1e-9)
+
+
+def test_guesses_know_each_ones_own_record() -> None:
+    """The eleventh is a regression with a column for each name, worth 16 records of no difference, and slots
+    count by their weights."""
+    rng, slots = np.random.default_rng(4), (1.0, 0.5)
+    log = []
+    for _ in range(11):
+        rows = rng.choice(3, 2, replace=False)
+        log.append(
+            Logged([0.5] * 3, rows, rng.random((3, 2)), NAMES, reward=rng.random(2) * slots, slots=slots)
+        )
+    found = decisions_of(log)
+    (guesses,) = guesses_of(found.blocks, found.scale, named=found.named)
+    records, rewards = [], []
+    for each in log[:10]:
+        for row, weight, reward in zip(each.action, slots, each.reward, strict=True):
+            records.append(weight * np.concatenate([each.contexts[row], [1.0], np.eye(3)[row]]))
+            rewards.append(reward)
+    x, y = np.array(records), np.array(rewards)
+    penalty = np.concatenate([np.square(x[:, :2]).sum(axis=0) / 20, [1.0], [16.0] * 3])
+    theta = np.linalg.solve(x.T @ x + np.diag(penalty), x.T @ y + np.eye(6)[2] * 0.5)
+    now = np.hstack([log[10].contexts, np.ones((3, 1)), np.eye(3)])
+    assert guesses[10] == pytest.approx(now @ theta, rel=1e-9)
 
 
 def test_guesses_of_actions_without_features_are_for_the_first_slot() -> None:
@@ -449,16 +473,20 @@ def test_fairness_regret_is_the_mean_distance_over_draws(features: bool) -> None
     for _ in range(40):
         contexts, action = rng.random((3, 3)) / 2, int(rng.choice(3, p=logged))
         reward = float(rng.random() < contexts[action].sum() / 1.5)
-        agent.learn([contexts[action] if features else names[action]], [reward])
+        own = [names[action]] if features else None
+        agent.learn([contexts[action] if features else names[action]], [reward], names=own)
         log.append(Logged(logged, action, contexts if features else None, names, reward=reward))
     found = evaluate(log, "uniform", merit=merit)
-    thetas = draws(agent.posterior, MANY).T
+    drawn = with_own(agent.posterior, names, MANY)
+    assert drawn.own is not None
     for name, shares in (("the log", logged), ("uniform", np.full(3, 1 / 3))):
         distances = []
-        for theta in thetas:
+        for theta, own in zip(drawn.thetas.T, drawn.own.T, strict=True):
             each = []
             for decision in log:
-                means = np.asarray(decision.contexts) @ theta[:-1] + theta[-1] if features else theta
+                means = theta[-1] + own
+                if features:
+                    means = means + np.asarray(decision.contexts) @ theta[:-1]
                 merits = np.exp(5.0 * means.clip(0.0, 1.0))
                 each.append(np.abs(shares - merits / merits.sum()).sum())
             distances.append(np.mean(each))

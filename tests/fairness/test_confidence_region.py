@@ -73,3 +73,16 @@ def test_no_bound_on_the_size_of_theta_is_needed() -> None:
     found = region(contexts.T @ contexts, moment, noise_sd=0.5, error=0.05)
     away = theta - found.centre
     assert away @ (contexts.T @ contexts) @ away < found.radius**2
+
+
+def test_directions_without_records_bound_nothing_else() -> None:
+    """Levels of a category and a constant say the same, so that one direction never has a record. A row in
+    which a new level is, is unbounded; others lie as closely as without the constant."""
+    rng = np.random.default_rng(3)
+    levels = np.eye(4)[rng.integers(3, size=400)]
+    rewards = rng.random(400)
+    both = np.column_stack([levels, np.ones(400)])
+    found, alone = (region(x.T @ x, x.T @ rewards, noise_sd=0.5, error=0.1) for x in (both, levels[:, :3]))
+    row, new = np.array([1.0, -1.0, 0.0, 0.0, 0.0]), np.array([1.0, 0.0, 0.0, -1.0, 0.0])
+    assert found.widths(row) / found.radius == pytest.approx(float(alone.widths(row[:3]) / alone.radius))
+    assert found.widths(new) > 1e20

@@ -15,7 +15,17 @@ from fedfairx.core.slates import exposures_of
 from fedfairx.core.statistics import pack
 from fedfairx.errors import InvalidInput
 from fedfairx.fairness import Logged, credible
-from fedfairx.fairness.credible import FEW, MANY, MOST, Normal, coordinates, draws, estimate, interval
+from fedfairx.fairness.credible import (
+    FEW,
+    MANY,
+    MOST,
+    Normal,
+    coordinates,
+    draws,
+    estimate,
+    interval,
+    of_names,
+)
 from fedfairx.fairness.decision_log import gather
 
 MERIT = Exponential(3.0)
@@ -115,7 +125,7 @@ def test_intervals_are_right_as_often_as_they_say(
         found = posterior_of(x.T @ x, x.T @ y, mean=np.full(3, 0.5), sd=0.4, noise_sd=0.3)
         rows: Any = contexts if features else np.broadcast_to(np.arange(3), (rewards, 3))
         blocks = gather(Logged(np.full(3, 1 / 3), 0, row) for row in rows).blocks
-        actions, _ = estimate((block.distinct() for block in blocks), Normal(*found), MERIT, (3, 0), 1)
+        actions, _ = estimate((block.distinct() for block in blocks), Normal(*found), MERIT, [""] * 3, 0, 1)
         _, low, high = actions.interval(np.full(3, float(rewards)))
         logs = MERIT.steepness * contexts @ theta
         due = np.mean(np.exp(logs[:, 0]) / np.exp(logs).sum(axis=1))
@@ -146,18 +156,25 @@ def test_learnt_sizes_are_not_taken_for_known(named: bool, rewards: int) -> None
         size = 6 if named else 4
         mean = rng.normal(0.0, np.hypot(sd, noise_sd)) if named else 0.0
         theta = rng.normal(mean, sd * np.exp(rng.standard_normal()), size)
-        x = np.eye(size)[rng.integers(size, size=rewards)] if named else rng.random((rewards, size))
         sigma = noise_sd * np.sqrt(2.0 / rng.chisquare(2))
-        y = x @ theta + sigma * rng.standard_normal(rewards)
-        gram, moment = x.T @ x, x.T @ y
-        sums = pack(gram, moment), float(y @ y), rewards
-        common = range(size) if named else ()
-        sizes = likely_sizes(*sums, ffx.Prior(0.0, sd, noise_sd), common=common)
-        belief = Posterior(gram, moment, np.zeros(size), sizes, np.full(size, float(named)))
-        low, high = coordinates(belief, rewards=named)
+        if named:
+            names, chosen = [f"n{k}" for k in range(size)], rng.integers(size, size=rewards)
+            y = theta[chosen] + sigma * rng.standard_normal(rewards)
+            agent = ffx.Agent(actions=names, prior=ffx.Prior(0.0, sd, noise_sd), seed=0)
+            agent.learn([names[k] for k in chosen], y)
+            contexts, rows, belief = np.eye(size), np.arange(size), agent.posterior
+            low, high = of_names(belief, names)
+        else:
+            x, names = rng.random((rewards, size)), [f"n{k}" for k in range(5)]
+            y = x @ theta + sigma * rng.standard_normal(rewards)
+            gram, moment = x.T @ x, x.T @ y
+            sums = pack(gram, moment), float(y @ y), rewards
+            sizes, _ = likely_sizes(*sums, ffx.Prior(0.0, sd, noise_sd))
+            belief = Posterior(gram, moment, np.zeros(size), sizes, np.zeros(size))
+            contexts = rows = rng.random((5, size))
+            low, high = coordinates(belief, rewards=False)
         right[world, 0] = np.mean((low <= theta) & (theta <= high))
-        contexts = np.eye(size) if named else rng.random((5, size))
-        log = [Logged(np.full(len(contexts), 1 / len(contexts)), 0, contexts, reward=0.0)]
+        log = [Logged(np.full(len(contexts), 1 / len(contexts)), 0, rows, names, reward=0.0)]
         merit = Exponential(3.0 / sigma)
         table = ffx.exposure(log, merit=merit, posterior=belief)
         due = shares(theta, contexts, merit)
@@ -175,7 +192,7 @@ def test_no_interval_reaches_out_of_the_reward_range() -> None:
     agent = ffx.Agent(actions=["ann", "ben", "cid"], reward_range=(1.0, 2.0), seed=0)
     agent.learn(["ann", "ben"] * 10, [2.0, 1.0] * 10)
     belief = agent.posterior
-    low, high = coordinates(belief, rewards=True)
+    low, high = of_names(belief, ["ann", "ben", "cid"])
     assert low.min() == 1.0 < low[0]
     assert high.max() == 2.0 > high[1]
     log = [Logged([0.4, 0.3, 0.3], 0, [0, 1, 2], names=["ann", "ben", "cid"], reward=1.0)]

@@ -177,7 +177,8 @@ def test_a_forecast_of_likely_verdicts_does_not_depend_on_the_unit_of_rewards() 
             made = agent.decide()
             reward = unit * float(rng.normal(0.5, 0.3))
             agent.observe(made, reward=reward)
-            log.append(Logged(made.policy, made.action, [0, 1], reward=reward if t < 150 else None))
+            come = reward if t < 150 else None
+            log.append(Logged(made.policy, made.action, [0, 1], ["a", "b"], reward=come))
         table = ffx.exposure(log, merit=agent.merit, noise_sd=0.5 * unit, posterior=agent.posterior)
         found.append([row.likely.more for row in table.actions if row.likely])
         assert table.answered == 1.0  # of the older half

@@ -47,18 +47,16 @@ def sampled(belief: Posterior, count: int, rng: np.random.Generator) -> np.ndarr
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("named", [True, False])
-def test_the_probability_is_that_of_brute_force(named: bool) -> None:
+def test_the_probability_is_that_of_brute_force() -> None:
     """4 000 independent draws of θ, by other code, against 199 that are spread evenly: both are off by
     √(p(1 - p)/n) at most, so 4 of these is 1 in 10⁴ for a row and another seed."""
     rng = np.random.default_rng(3)
-    contexts = np.eye(3) if named else rng.random((3, 3))
+    rows = contexts = rng.random((3, 3))
     chosen = rng.integers(3, size=40)
     x, y = contexts[chosen], contexts[chosen] @ [0.5, 0.3, 0.1] + 0.3 * rng.standard_normal(40)
     sums = pack(x.T @ x, x.T @ y), float(y @ y), 40
-    sizes = likely_sizes(*sums, ffx.Prior(0.0, 0.3, 0.3), common=range(3) if named else ())
-    belief = Posterior(x.T @ x, x.T @ y, np.zeros(3), sizes, np.full(3, float(named)))
-    rows: Any = np.arange(3) if named else contexts
+    sizes, _ = likely_sizes(*sums, ffx.Prior(0.0, 0.3, 0.3))
+    belief = Posterior(x.T @ x, x.T @ y, np.zeros(3), sizes, np.zeros(3))
     policy = np.array([0.3, 0.35, 0.35])
     log = [Logged(policy, int(k), rows, NAMES, GROUPS, reward=0.0) for k in chosen]
     table = ffx.exposure(log, merit=MERIT, posterior=belief)
@@ -94,6 +92,8 @@ def worlds(count: int, looks: tuple[int, ...], *, named: bool, hidden: float = 0
         sigma = noise_sd * np.sqrt(2.0 / rng.chisquare(2))
         merit, offsets = Exponential(2.0 / sigma), rng.normal(0.0, 1.0, arms) * hidden * sigma
         gram, moment, squares = np.zeros((size, size)), np.zeros(size), 0.0
+        prior = ffx.Prior(0.0, sd, noise_sd)
+        agent = ffx.Agent(actions=names, prior=prior, seed=0)
         log, given, due, estimate = [], np.zeros(arms), np.zeros(arms), np.zeros(size)
         for t in range(looks[-1]):
             contexts = np.eye(arms) if named else rng.random((arms, size))
@@ -103,16 +103,19 @@ def worlds(count: int, looks: tuple[int, ...], *, named: bool, hidden: float = 0
             reward = means[action] + sigma * rng.standard_normal()
             x = contexts[action]
             gram, moment, squares = gram + np.outer(x, x), moment + x * reward, squares + reward**2
+            if named:
+                agent.learn([names[action]], [reward])
             given, due = given + policy, due + shares(means, merit.steepness)
             rows: Any = np.arange(arms) if named else contexts
             log.append(Logged(policy, action, rows, names, groups, reward=reward))
             if t + 1 in looks:
-                prior = ffx.Prior(0.0, sd, noise_sd)
-                sizes = likely_sizes(
-                    pack(gram, moment), squares, t + 1, prior, common=range(size) if named else ()
-                )
-                belief = Posterior(gram, moment, np.zeros(size), sizes, np.full(size, float(named)))
-                estimate = belief.mean
+                if named:
+                    belief = agent.posterior
+                    estimate = belief.mean + belief.own_mean(names)
+                else:
+                    sizes, _ = likely_sizes(pack(gram, moment), squares, t + 1, prior)
+                    belief = Posterior(gram, moment, np.zeros(size), sizes, np.zeros(size))
+                    estimate = belief.mean
                 table = ffx.exposure(log, merit=merit, posterior=belief)
                 found[world, looks.index(t + 1)] = judged(table, given, due)
     return found

@@ -149,7 +149,7 @@ def test_the_first_compilation_is_said_once(
 @pytest.mark.skipif(not compiling.COMPILING, reason="nothing is compiled")
 def test_only_what_may_take_long_lets_other_threads_run() -> None:
     """A decision of microseconds that gave the GIL away would wait for it in a busy service: each time."""
-    for brief in (agent_kernels.decide_by_posterior, agent_kernels.learn_one, agent_kernels.learn_and_add):
+    for brief in (agent_kernels.decide_by_posterior, agent_kernels.learn_one, agent_kernels.learn_named):
         assert not brief.targetoptions.get("nogil")
     for long in (kernel.run, agent_kernels.decide_one, agent_kernels._learnt_sizes, partners.power_in):
         assert long.targetoptions["nogil"]
@@ -249,7 +249,7 @@ def test_a_killed_process_is_not_waited_for(tmp_path: Path) -> None:
 def test_what_can_not_be_compiled_is_not_waited_for() -> None:
     cache = agent_kernels.learn_one._cache
     with pytest.raises(numba.TypingError):
-        agent_kernels.learn_one("memory", "context", "weight", "reward")
+        agent_kernels.learn_one("memory", None, "values", 0, 1, "weight", "reward")
     lock = WaitingLock(Path(cache._cache_file._index_path).with_suffix(".lock"), most_seconds=0.0)
     assert lock.held
     lock.free()

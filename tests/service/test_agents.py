@@ -142,7 +142,10 @@ def test_other_settings_are_a_conflict_and_wrong_ones_make_nothing(place: str) -
             assert text in refused(client.put("/v1/agents/shop", json=changed), 409, "agent-exists")
         for wrong, text in (
             ({}, "dimension, features or actions must be given"),
-            ({"dimension": 3, "actions": ["a"]}, "dimension must be left out beside actions"),
+            (
+                {"actions": ["a"], "intercept": True},
+                "intercept must be left out where actions have names alone",
+            ),
             ({"dimension": 3, "default_reward": 0.5}, "default_reward must come with a window"),
             ({**SHOP, "default_reward": 2, "reward_range": [0, 1]}, "default_reward must be from 0 to 1"),
             ({"dimension": 3, "half_life": "30d", "epsilon": 1.0}, "half_life must be left out where sums"),

@@ -12,15 +12,17 @@ import pytest
 
 import fedfairx as ffx
 from fedfairx.agent import knowledge
+from fedfairx.agent.own_record import OwnRecord
 from fedfairx.demo.couriers import FEATURES as DEMO
 from fedfairx.demo.couriers import SHARED, Couriers
 from fedfairx.service.pages.decision_pages import SEEN
 from fedfairx.service.roles import ROLES
 from fedfairx.service.settings import place_of
-from fedfairx.service.share_sentence import LEAST, changed, percent, written
+from fedfairx.service.share_sentence import LEAST, OWN_RECORD, changed, percent, written
 from fedfairx.storage.api_keys import open_keys
 from service_helpers import ACTIONS, asking, decide, settings_for
 
+NEW = OwnRecord(0.0, 0.0, 0.0, 0.0)
 FEATURES = {"price": [0, 10], "distance": [0, 5]}
 NAMED = [
     {"id": "ann", "features": {"price": 3, "distance": 1}, "group": "small"},
@@ -61,7 +63,7 @@ def test_contributions_are_by_feature_and_of_that_time(place: str) -> None:
             reward(client, decide(client, actions=NAMED), float(t % 3 > 0))
         made = decide(client, actions=NAMED)
         now = explain(client, made).json()
-        check(now, made["policy"], ["price", "distance"])
+        check(now, made["policy"], ["price", "distance", "own record"])
         assert now["unit"] == "log merit"
         prices = [(one["features"][0]["value"], one["features"][0]["others"]) for one in now["actions"]]
         assert prices == [(3.0, 6.5), (8.0, 4.0), (5.0, 5.5)]
@@ -69,7 +71,7 @@ def test_contributions_are_by_feature_and_of_that_time(place: str) -> None:
         for one in [made, *later]:  # the model moves on, and what is said of the decision stays
             reward(client, one, 1.0)
         after = explain(client, made).json()
-        check(after, made["policy"], ["price", "distance"])
+        check(after, made["policy"], ["price", "distance", "own record"])
         for before, again in zip(now["actions"], after["actions"], strict=True):
             assert again["sentence"] == before["sentence"]
             for one, other in zip(before["features"], again["features"], strict=True):
@@ -84,29 +86,38 @@ def test_contributions_are_by_feature_and_of_that_time(place: str) -> None:
         lines = client.get(f"/decisions/{made['decision_id']}?format=csv").text
         table = list(csv.reader(io.StringIO(lines)))
         kinds = ["", " contribution", " change", " uncertainty", " uncertainty_change"]
-        columns = [f"{name}{kind}" for name in ("price", "distance") for kind in kinds]
+        columns = [f"{name}{kind}" for name in ("price", "distance", "own record") for kind in kinds]
         assert table[0] == ["action", "taken", "share", "log_merit", "uncertainty", "sentence", *columns]
         assert [row[0] for row in table[1:]] == ["ann", "ben", "cat"]
 
 
-def test_too_many_rewards_are_not_learnt_again(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedfairx.service.explanation.MOST_REWARDS", 0)
-    with asking(place, features=FEATURES) as client:
+@pytest.mark.parametrize("own_record", [True, False])
+def test_too_many_steps_are_not_repeated(
+    own_record: bool, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedfairx.agent.replay.MOST_STEPS", 0)
+    with asking(place, features=FEATURES, own_record=own_record) as client:
         rewarded: set[int] = set()
         while len(rewarded) < 2:  # rewards of one action tell no difference
             made = decide(client, actions=NAMED)
             reward(client, made, (1.0, 0.0, 0.5)[made["action"]])
             rewarded.add(made["action"])
-        made = decide(client, actions=NAMED)
-        reward(client, made, 0.0)
+        for _ in range(8):
+            made = decide(client, actions=NAMED)
+            reward(client, made, 0.0)
         told = explain(client, made).json()
-        check(told, made["policy"], ["price", "distance"])
+        check(told, made["policy"], ["price", "distance", "own record"][: 2 + own_record])
         assert {each["uncertainty"] for one in told["actions"] for each in one["features"]} == {None}
-        assert "not split by feature" in told["statement"]
-        assert "what is not known yet" in client.get(f"/decisions/{made['decision_id']}").text
+        assert {one["record"] for one in told["actions"]} == {None}
+        if own_record:
+            assert "was not known yet counts with the own record" in told["statement"]
+            assert {one["uncertainty"] for one in told["actions"]} == {0.0}
+        else:
+            assert "not split by feature" in told["statement"]
+            assert "what is not known yet" in client.get(f"/decisions/{made['decision_id']}").text
 
 
-def test_a_model_that_peers_have_changed_is_not_learnt_again(place: str) -> None:
+def test_a_model_that_peers_have_changed_is_repeated(place: str) -> None:
     with asking(place, dimension=3) as client:
         agent, peer = client.app._app.state.service.default.agent, ffx.Agent(3, name="peer")
         peer.learn(ROWS, [1.0, 0.0, 1.0])
@@ -119,8 +130,9 @@ def test_a_model_that_peers_have_changed_is_not_learnt_again(place: str) -> None
         later = explain(client, made).json()
         check(later, made["policy"], ["x1", "x2"])
         for one, other in zip(now["actions"], later["actions"], strict=True):
-            assert other["features"][0]["uncertainty"] is None
-            assert other["uncertainty"] == pytest.approx(one["uncertainty"], abs=1e-9)
+            for key in ("uncertainty", "contribution"):
+                expected = one["features"][0][key]
+                assert other["features"][0][key] == pytest.approx(expected, abs=1e-9)
 
 
 def test_a_log_that_was_learnt_counts_too(place: str) -> None:
@@ -156,14 +168,14 @@ def test_what_all_actions_have_alike_is_left_out_and_products_count_with_what_di
             reward(client, made, float((t + made["action"]) % 3 == 0))
         made = decide(client, actions=rows, context=situation)
         told = explain(client, made).json()
-        check(told, made["policy"], ["rating", "vehicle"])
+        check(told, made["policy"], ["rating", "vehicle", "own record"])
         assert told["alike"] == ["weather", "night"]
-        ann, ben, _ = (one["features"] for one in told["actions"])
+        ann, ben, _ = (one["features"][:2] for one in told["actions"])
         assert [each["value"] for each in (*ann, *ben)] == [4.8, "van", 2.0, "bike"]
         assert [each["others"] for each in (*ann, *ben)] == pytest.approx([2.5, 0.0, 3.9, 0.5])
         text = client.get(f"/decisions/{made['decision_id']}?of=0").text
         table = text[text.index('<table class="why') : text.index('<table class="options')]
-        assert table.count('<th scope="row"') == 2
+        assert table.count('<th scope="row"') == 3
         assert "e−" not in table
         assert told["actions"][0]["sentence"] in text
 
@@ -193,19 +205,31 @@ def test_numbers_in_the_sentence_are_those_of_shares_computed_again(rule: str, p
         agent = client.app._app.state.service.default.agent
         schema, theta = agent.schema, agent.estimate
         contexts, steepness = schema.encode(order.rows, order.context).contexts, agent.merit.steepness
-        policy = np.array(made["policy"])
+        policy, labels = np.array(made["policy"]), [each["id"] for each in order.request["actions"]]
         uncertainty = np.log(policy) - steepness * contexts @ theta
         for place_of_it, one in enumerate(told["actions"]):
             for part in one["features"]:
+                if part["feature"] == OWN_RECORD:
+                    records = [agent.record_of(name) or NEW for name in labels]
+                    effects = np.array([record.effect for record in records])
+                    moved_by = effects[place_of_it] - np.delete(effects, place_of_it).mean()
+                    assert part["contribution"] == pytest.approx(steepness * moved_by, abs=1e-9)
+                    record = records[place_of_it]
+                    assert part["value"] == one["record"]["rewards"] == record.rewards
+                    assert one["record"]["weight"] == pytest.approx(record.weight)
+                    continue
                 own = [part["feature"] in features for features in schema.column_features]
                 moved = contexts.copy()
                 moved[place_of_it, own] = np.delete(contexts, place_of_it, axis=0)[:, own].mean(axis=0)
                 merits = np.exp(steepness * moved @ theta + uncertainty)
-                again = agent.policy(moved) if rule == "greedy" else merits / merits.sum()
+                again = agent.policy(moved, names=labels) if rule == "greedy" else merits / merits.sum()
                 change = policy[place_of_it] / again[place_of_it] - 1
                 assert part["change"] == pytest.approx(change, abs=1e-7)
             largest = max(one["features"], key=lambda part: abs(np.log1p(part["change"])))
             value = largest["value"]
+            if largest["feature"] == OWN_RECORD:
+                assert f"own record of {written(value)} reward" in one["sentence"]
+                continue
             said = rf"\({written(value)}\)" if isinstance(value, str) else f"of {written(value)}"
             name = f"{largest['feature']} {said}"
             ratio = one["share"] * len(policy) - 1

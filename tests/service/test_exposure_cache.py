@@ -65,7 +65,8 @@ def test_it_is_the_table_of_the_library(place: str) -> None:
             )
             for each in service.journal.decisions()
         ]
-        table = ffx.exposure(log)
+        table = ffx.exposure(log, posterior=service.agent.posterior)
+        assert found["matching"] == 3
         assert [row["name"] for row in found["actions"]] == ["ann", "ben", "cat"]
         assert [row["name"] for row in found["groups"]] == ["small", "large"]
         for written, row in zip(
@@ -121,15 +122,17 @@ def test_slots_count_with_their_weights(place: str, private: bool, monkeypatch: 
                 )
             )
             records += [
-                (weight * entered[action], reward)
+                (weight * entered[action], reward, weight, names[action])
                 for weight, action, reward in zip(made.weights, made.actions, rewards, strict=True)
                 if reward is not None
             ]
-        gram, moment = looked_at(cache, monkeypatch)
-        assert gram == pytest.approx(sum(np.outer(x, x) for x, _ in records), rel=1e-9)
-        assert moment == pytest.approx(sum(x * y for x, y in records), rel=1e-9)
+        gram, moment = looked_at(cache, monkeypatch)  # with a column for each name, by when it came again
+        columns = {name: np.eye(7)[3 + place] for place, name in enumerate(agent.names)}
+        rows = [(np.pad(x, (0, 4)) + weight * columns[name], y) for x, y, weight, name in records]
+        assert gram == pytest.approx(sum(np.outer(x, x) for x, _ in rows), rel=1e-9)
+        assert moment == pytest.approx(sum(x * y for x, y in rows), rel=1e-9)
         looked = asyncio.run(cache.look())
-        posterior = exposing.by_own_rewards(agent, (gram, moment))
+        posterior = exposing.by_own_rewards(agent, cache._sums())
         table = ffx.exposure(log, merit=agent.merit, sums=(gram, moment), posterior=posterior)
         assert looked.table.actions == table.actions
         assert all(row.estimate is not None for row in table.actions)
@@ -217,7 +220,12 @@ def test_a_log_that_could_not_be_read_to_its_end_is_read_again(
             patch.setattr(exposing, "records", broken)
             asyncio.run(service.exposures.look())
         gram, _ = looked_at(service.exposures, monkeypatch)
-        own = [each.contexts[each.action] for each in service.journal.decisions()]
+        names = service.agent.names
+        columns = np.vstack([np.eye(len(names)), np.zeros(len(names))])  # -1: it came once
+        own = [
+            [*each.contexts[each.action], *columns[names.index(each.name) if each.name in names else -1]]
+            for each in service.journal.decisions()
+        ]
         assert gram == pytest.approx(sum(np.outer(x, x) for x in own))
 
 
@@ -456,13 +464,14 @@ def test_contexts_so_long_that_sums_are_singular(tmp_path: Path) -> None:
 def test_own_rewards_are_believed_as_the_agent_believes_them() -> None:
     agent = ffx.Agent(actions=["ann", "ben", "cid"], seed=0)
     agent.learn(["ann", "ben"] * 40, [0.5, 0.7] * 40)
-    own = agent.own_sums()
+    own = agent.own_records()
     assert own is not None
-    gram, moment = unpack(own)
-    exact = exposing.by_own_rewards(agent, (gram, moment))
+    sums = exposing.OwnSums(*unpack(own[0]), *own[1:])
+    exact, names = exposing.by_own_rewards(agent, sums), ["ann", "ben", "cid"]
     assert np.array_equal(exact.mean, agent.posterior.mean)
-    fewer = exposing.by_own_rewards(agent, (gram[:2, :2], moment[:2]))  # before an action was added
-    assert fewer.mean == pytest.approx(exact.mean[:2])
+    assert np.array_equal(exact.own_mean(names), agent.posterior.own_mean(names))
+    fewer = exposing.by_own_rewards(agent, sums._replace(names=sums.names[:2], tallies=sums.tallies[:2]))
+    assert fewer.own_mean(names) == pytest.approx(exact.own_mean(names))  # before an action was added
 
 
 def test_a_table_that_takes_long_is_the_last_one_until_then(

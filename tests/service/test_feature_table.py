@@ -13,6 +13,7 @@ import pytest
 
 import fedfairx as ffx
 from fedfairx.client import AsyncClient, Client
+from fedfairx.core.statistics import unpack
 from fedfairx.errors import InvalidInput
 from fedfairx.features import Schema
 from fedfairx.service.settings import load, schema_of
@@ -104,11 +105,11 @@ def test_it_decides_as_the_library_does(tmp_path: Path) -> None:
         for turn in range(20):
             context = {"city": ("Rome", "Oslo", "Bonn")[turn % 3]}
             made = decide(client, actions=ACTIONS, context=context)
-            assert agent.policy(actions=ROWS, context=context).tolist() == pytest.approx(
-                made["policy"], abs=1e-9
-            )
+            names = [each["id"] for each in ACTIONS]
+            policy = agent.policy(actions=ROWS, context=context, names=names)
+            assert policy.tolist() == pytest.approx(made["policy"], abs=1e-9)
             reward(client, made, turn / 20)
-            agent.learn([ROWS[made["action"]] | context], [turn / 20])
+            agent.learn([ROWS[made["action"]] | context], [turn / 20], names=[made["action_id"]])
 
 
 @pytest.mark.long
@@ -135,8 +136,10 @@ def test_later_versions_append_and_a_restart_keeps_them(place: str, tmp_path: Pa
         served = client.app._app.state.service.default
         table = client.get("/v1/exposure?since=1").json()  # not the one from before
         assert sum(row["decisions"] for row in table["actions"]) == 3 * 13
-        gram, _ = served.exposures._logged.sums(served.journal, served.agent)
-        assert np.allclose(gram, served.agent.gram - served.agent._model.learner.ridge * np.eye(len(gram)))
+        sums = served.exposures._logged.sums(served.journal, served.agent, served.agent.names)
+        gram, moment = unpack(served.agent.own_sums())
+        assert np.allclose(sums.gram, gram)
+        assert np.allclose(sums.moment, moment)
         for kind in ("jsonl", "csv", "parquet"):
             file = tmp_path / f"log.{kind}"
             file.write_bytes(client.get(f"/v1/export?format={kind}").content)
@@ -294,6 +297,8 @@ def test_both_clients(tmp_path: Path) -> None:
             client.observe(made, reward=1.0)
             several = [{"actions": ACTIONS, "context": {"city": city}} for city in ("Rome", "Bonn")]
             assert len(client.decide_many(several)) == 2
+            for _ in range(len(ACTIONS) + 1):  # until a name has come again
+                client.decide(actions=ACTIONS, context={"city": "Rome"})
             policy = client.decide(actions=ACTIONS, context={"city": "Rome"}).policy
         running.kill()
         running.start()

@@ -284,7 +284,7 @@ def test_it_is_seen_at_once(private: bool, tmp_path: Path, monkeypatch: pytest.M
         assert now[0] != before[0]  # entitlements
         assert now[1]["estimate"] != before[1]["estimate"]
         assert now[1]["mean_reward"] == pytest.approx(np.mean(rewards))
-        gram, moment = service.default.exposures._sums()
+        gram, moment, *_ = service.default.exposures._sums()
         constant = service.default.agent.constant
         gram_of_units = np.diag([1.0, 0.75, 0.75, 10.0 * constant**2])
         gram_of_units[3, :3] = gram_of_units[:3, 3] = np.array([2.0, 1.5, 1.5]) * constant

@@ -54,6 +54,11 @@ def refused(answer: Any, status: int, kind: str) -> str:
     return str(answer.json()["detail"])
 
 
+def expected(client: Any) -> dict[str, dict[str, float]]:
+    """The expected rewards of actions, with their intervals."""
+    return {each["name"]: each["expected"] for each in client.get("/v1/model").json()["records"]}
+
+
 def listed(client: Any) -> dict[str, str]:
     return {each["id"]: each["status"] for each in client.get("/v1/actions").json()["actions"]}
 
@@ -83,8 +88,9 @@ def test_nothing_need_be_said(place: str) -> None:
         seen = client.get(f"/v1/decisions/{grouped['decision_id']}").json()
         assert (seen["action_id"], seen["group"], seen["action_ids"]) == ("ann", "small", ["ann"])
         model = client.get("/v1/model").json()
-        assert (model["actions"], model["features"], model["dimension"]) == (NAMES, [], 3)
-        assert len(model["estimate"]) == 3
+        assert (model["actions"], model["features"], model["dimension"]) == (NAMES, [], 0)
+        assert (model["columns"], model["names"]) == (["intercept"], 3)
+        assert [each["name"] for each in model["records"]] == NAMES
 
 
 def test_it_decides_as_the_agent_does(tmp_path: Path) -> None:
@@ -117,7 +123,7 @@ def test_they_come_and_go_and_a_restart_keeps_them(place: str) -> None:
         assert late.status_code == 204
         assert client.put("/v1/actions/ben").status_code == 204
         assert ask(client)["action_ids"] == ["ann", "ben", "cid", "dora"]
-        assert client.get("/v1/model").json()["estimate"][1] > 0.5
+        assert expected(client)["ben"]["value"] > 0.5
     with asking(place, dimension=None) as client:
         assert set(listed(client).values()) == {"active"}
         client.get("/v1/exposure").raise_for_status()
@@ -127,9 +133,9 @@ def test_they_come_and_go_and_a_restart_keeps_them(place: str) -> None:
     ("given", "words"),
     [
         ({"actions": [*NAMES, "dora"]}, "actions must be ones that it has, got actions=['dora']"),
-        ({"dimension": 3}, "dimension must be left out: this agent has actions"),
+        ({"dimension": 3}, "dimension must be left out: its actions have names alone"),
         ({"features": "a=0:1"}, "features must be"),
-        ({"dimension": None, "intercept": True}, "intercept must be"),
+        ({"dimension": None, "intercept": False}, "intercept must be"),
     ],
 )
 def test_a_start_that_says_otherwise_is_refused(tmp_path: Path, given: dict[str, Any], words: str) -> None:
@@ -238,7 +244,7 @@ def test_the_baseline_of_a_shadow_is_one_of_them(tmp_path: Path) -> None:
                 client.post("/v1/decisions", json=body), 422, "invalid"
             )
         client.put(f"/v1/decisions/{made['decision_id']}/reward", json={"reward": 1.0})
-        assert client.get("/v1/model").json()["estimate"][2] > 0.5
+        assert expected(client)["cid"]["value"] > 0.5
 
 
 def test_wild_names(place: str) -> None:
@@ -313,22 +319,53 @@ def test_exposure_is_that_of_the_same_log_with_unit_vectors(tmp_path: Path) -> N
         assert any("of each action have a constant mean" in claim for claim in table["claims"])
 
 
-@pytest.mark.parametrize("named", [True, False])
-def test_a_private_service_counts_what_was_learnt_from_a_log(tmp_path: Path, named: bool) -> None:
-    """Its exposure is from the log's own records, with features and without."""
-    given: dict[str, Any] = {"actions": NAMES} if named else {"dimension": 3}
-    with asking(str(tmp_path / "agent.db"), epsilon=4.0, **given) as client:
-        service = client.app._app.state.service
-        rows = NAMES if named else np.eye(3)
-        service.default.agent.learn(rows, [1.0, 0.5, 0.0])
-        gram, moment = service.default.exposures._sums()
-        assert gram[:3, :3].tolist() == np.eye(3).tolist()
-        assert moment[:3].tolist() == [1.0, 0.5, 0.0]
-        assert named or (gram[3].tolist(), moment[3]) == ([0.25, 0.25, 0.25, 0.1875], 0.375)
-        if named:
-            assert "size is fixed" in refused(client.put("/v1/actions/dora"), 409, "conflict")
-            assert client.delete("/v1/actions/ben").status_code == 204
-            assert client.put("/v1/actions/ben").status_code == 204
+def test_a_private_service_counts_what_was_learnt_from_a_log(tmp_path: Path) -> None:
+    """Its exposure is from the log's own records, and from those of names."""
+    with asking(str(tmp_path / "agent.db"), epsilon=4.0, dimension=3) as client:
+        agent, exposures = (
+            getattr(client.app._app.state.service.default, name) for name in ("agent", "exposures")
+        )
+        agent.learn(np.eye(3), [1.0, 0.5, 0.0], names=["ann", "ben", "ann"])
+        sums, rows = exposures._sums(), np.column_stack([np.eye(3), np.full(3, 0.25)])
+        assert sums.gram.tolist() == (rows.T @ rows).tolist()
+        assert sums.moment.tolist() == (rows.T @ [1.0, 0.5, 0.0]).tolist()
+        assert sums.names == ("ann",)
+        assert sums.tallies.tolist() == [[2.0, 1.0, *(rows[0] + rows[2])]]
+    with pytest.raises(InvalidInput, match="a name's own record is in no message"):
+        given = {"epsilon": 4.0, "actions": NAMES}
+        open_service(settings_for(str(tmp_path / "other" / "agent.db"), **given))
+
+
+def test_names_beside_features(tmp_path: Path) -> None:
+    """Declared actions come with features too; only these are taken, and each has an own record."""
+    place = str(tmp_path / "agent.db")
+    rows = [{"id": name, "features": {"price": place}} for place, name in enumerate(NAMES)]
+    with asking(place, actions=NAMES, features={"price": [0, 10]}) as client:
+        for _ in range(12):
+            made = decide(client, actions=rows)
+            better = made["action_id"] == "ben"
+            client.put(f"/v1/decisions/{made['decision_id']}/reward", json={"reward": float(better)})
+        model = client.get("/v1/model").json()
+        assert (model["dimension"], model["columns"], model["names"]) == (2, ["price", "intercept"], 3)
+        ben = model["records"][1]
+        assert (ben["name"], ben["expected"]) == ("ben", None)
+        assert ben["effect"] > max(each["effect"] or 0.0 for each in (model["records"][::2]))
+        assert sum(each["rewards"] for each in model["records"]) == 12.0
+        assert all(0.0 <= each["weight"] < 1.0 for each in model["records"])
+        assert [each["name"] for each in client.get("/v1/model?name=B").json()["records"]] == ["ben"]
+        assert len(client.get("/v1/model?limit=2").json()["records"]) == 2
+        other = [{"id": "dora", "features": {"price": 1}}]
+        body = {"decisions": [{"actions": rows}, {"actions": other}]}
+        assert "'dora'" in refused(client.post("/v1/decisions/batch", json=body), 422, "invalid")
+        assert "'dora'" in refused(client.post("/v1/decisions", json={"actions": other}), 422, "invalid")
+        assert client.put("/v1/actions/dora").status_code == 204
+        assert decide(client, actions=other)["action_id"] == "dora"
+        assert client.delete("/v1/actions/ann").status_code == 204
+        refused(client.post("/v1/decisions", json={"actions": rows}), 422, "invalid")
+        for path in ("/", "/model", "/exposure", "/report", "/decisions", "/v1/exposure", "/v1/export"):
+            client.get(path).raise_for_status()
+        table = client.get("/v1/exposure?name=ben").json()
+        assert ([row["name"] for row in table["actions"]], table["matching"]) == (["ben"], 1)
 
 
 def test_who_may(tmp_path: Path) -> None:
@@ -362,9 +399,11 @@ def test_the_setting(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match=r"^actions must") as caught:
             load({"actions": bad}, environment={})
         assert "actions" in str(caught.value)
-    for name, value in (("dimension", "3"), ("features", "a=0:1"), ("intercept", "true")):
-        with pytest.raises(InvalidInput, match=f"^{name} must be left out beside actions"):
+    for name, value in (("shared", "a"), ("intercept", "true")):
+        with pytest.raises(InvalidInput, match=f"^{name} must be left out where actions have names alone"):
             load({"actions": "a,b", name: value}, environment={})
+    for name, value in (("dimension", "3"), ("features", "a=0:1")):
+        assert load({"actions": "a,b", name: value}, environment={}).actions == ("a", "b")
     with pytest.raises(InvalidInput, match="the members of a federation agree on features"):
         load({"actions": "a,b", "federation": str(tmp_path)}, environment={"FEDFAIRX_CONFIG": str(file)})
     with pytest.raises(InvalidInput, match="at most 2"):

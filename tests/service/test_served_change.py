@@ -11,10 +11,13 @@ import pytest
 
 import fedfairx as ffx
 from fedfairx.errors import InvalidInput
+from fedfairx.fairness import change_test
 from fedfairx.fairness.change_test import ChangeTest
 from fedfairx.service import exposure_cache
 from fedfairx.service.factory import open_service
 from fedfairx.service.settings import load, place_of
+from fedfairx.storage.queries import Records
+from people import batches
 from service_helpers import ACTIONS, asking, decide, metrics_of, settings_for
 
 ARMS = ("ann", "ben")
@@ -136,3 +139,61 @@ def test_it_is_read_once_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert [looked(client)["rewards"] for _ in range(3)] == [200, 200, 200]
         client.get("/metrics")
         assert len(times) == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("own_record", [True, False])
+def test_another_mix_of_people_is_no_change(tmp_path: Path, own_record: bool) -> None:
+    """Each has a column in the test, from the batch on in which a name comes again. With features alone the
+    alarm comes at 19 of 20 seeds."""
+    settings = settings_for(str(tmp_path / "agent.db"), dimension=3, own_record=own_record)
+    with ffx.Agent.open(place_of(settings), dimension=3, own_record=own_record, seed=0) as agent:
+        rewards = exposure_cache._Rewards(agent, settings)
+        for number, batch in enumerate(batches(0)):
+            with agent.transaction():
+                for context, who, reward in zip(
+                    batch.contexts[:, :-1], batch.who, batch.rewards, strict=True
+                ):
+                    made = agent.decide(context[None], names=[f"person {who}"])
+                    agent.observe(made, reward=float(reward))
+            if number in (0, 9):
+                rewards.update()  # columns come while it goes on
+        rewards.update()
+        assert rewards.found is not None
+        change, columns = rewards.found[0], 24 if own_record else 4
+        assert change.needed == max(100, 10 * columns)
+        assert change.rewards == 4_000 - 4_000 % change.needed
+        assert change.alarm != own_record
+
+
+def test_more_names_than_columns_are_not_tested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (exposure_cache, change_test):
+        monkeypatch.setattr(module, "MOST_FEATURES", 5)
+    settings = settings_for(str(tmp_path / "agent.db"), dimension=2)
+    with ffx.Agent.open(place_of(settings), dimension=2, seed=0) as agent:
+        rewards = exposure_cache._Rewards(agent, settings)
+
+        def told(names: list[str]) -> str:
+            for t in range(100):
+                made = agent.decide([[0.5, 0.1 * (t % 5)]], names=[names[t % len(names)]])
+                agent.observe(made, reward=float(t % 2))
+            rewards.update()
+            assert rewards.found is not None
+            return rewards.found[0].statement
+
+        assert told(["ann", "ben"]).startswith("100 rewards fit a model that never changes")
+        words = "It is no longer tested: there are more than 5 columns of features and names."
+        found = told(["ann", "cid"])
+        assert found.startswith("100 rewards fit")
+        assert found.endswith(words)
+
+
+def test_columns_are_in_the_order_in_which_they_came() -> None:
+    columns = exposure_cache._Columns()
+    assert columns.add(2, ["ann"]) == 3
+    assert columns.add(3, ["ann", "ben"]) == 5  # a feature was appended
+    part = Records(
+        9, np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), np.zeros(2), np.array([1.0, 0.5]), ["ben", None]
+    )
+    assert columns.rows(part).tolist() == [[1.0, 2.0, 0.0, 3.0, 1.0], [4.0, 5.0, 0.0, 6.0, 0.0]]
+    assert columns.places(["ben", "ann", "cid", None]).tolist() == [4, 2, -1, -1]

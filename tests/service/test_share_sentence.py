@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedfairx.service.schemas import FeatureExplained
-from fedfairx.service.share_sentence import changed, percent, share_sentence, written
+from fedfairx.service.share_sentence import OWN_RECORD, changed, percent, share_sentence, written
 
 NB = "\u00a0"
 
@@ -125,3 +125,14 @@ def test_values_as_people_write_them() -> None:
         *("4.8", "yes", "no", "van", "–", "−2.5", "123 457", "0")
     ]
     assert [percent(share).replace(NB, " ") for share in (0.123, 0.0234, 1.0)] == ["12 %", "2.3 %", "100 %"]
+
+
+def test_an_own_record_is_of_rewards() -> None:
+    for rewards, words in (
+        (57.0, "Its own record of 57 rewards raised it by 12 %."),
+        (1.0, "Its own record of 1 reward raised it by 12 %."),
+        (0.0, "Its missing own record raised it by 12 %."),
+        (12.345, "Its own record of 12.3 rewards raised it by 12 %."),  # they count less by age
+    ):
+        assert sentence(part(OWN_RECORD, rewards, None, 0.12)).endswith(words)
+    assert "Its own record raised it" in sentence(part(OWN_RECORD, None, None, 0.12))

@@ -487,10 +487,12 @@ def test_a_sum_of_no_rewards_is_deleted(
 def test_a_default_reward_is_deleted_with_its_decision(
     slots: int, budget: ffx.Budget | None, place: str
 ) -> None:
-    settings = {"actions": ["ann", "ben", "cid"], "slots": slots, "budget": budget}
+    rows, settings = None, {"actions": ["ann", "ben", "cid"], "slots": slots, "budget": budget}
+    if budget is not None:
+        rows, settings = np.eye(3), {**settings, "dimension": 3}
     with ffx.Agent.open(place, seed=0, window=10.0, default_reward=0.25, **settings) as agent:
-        agent.observe(agent.decide(), rewards=[0.5] * slots)
-        before, waits = agent.estimate, agent.decide()
+        agent.observe(agent.decide(rows), rewards=[0.5] * slots)
+        before, waits = agent.estimate, agent.decide(rows)
         agent.expire(now=9e9)
         assert (agent.estimate != before).any()
         deletion = agent.delete_person("p1", decisions=[waits])
@@ -670,7 +672,13 @@ def test_it_knows_what_it_knew_then(kind: Any, place: str, monkeypatch: pytest.M
         now = told(agent)
         if agent.actions:
             assert agent.actions[-1] == "eve"
-            assert agent.estimate[-1] == pytest.approx(agent.prior.mean)
+            assert agent.record_of("eve") == agent.record_of(agent.actions[-1])
+            assert now["records"]["names"][:-1] == then["records"]["names"]
+            assert {**now["records"], "names": None, "shown_at": None} == {
+                **then["records"],
+                "names": None,
+                "shown_at": None,
+            }
         else:
             for part in ("learner", "own", "local_count", "aged"):
                 assert now[part] == then[part]

@@ -71,6 +71,7 @@ TABLE: dict[str, Ends] = {
     "shared": Ends([["b"], []], [["b" * 201], [""]], [[1]]),
     "products": Ends([["a:b"], []], [["a:" + "b" * 400]], [[1], 5]),
     "intercept": Ends([True, False], [2], ["x", [True]]),
+    "own_record": Ends([True, False], [2], ["x", [True]]),
     "person_records": COUNT,
     "shift": Ends([0, LARGE], [below(0.0), above(LARGE)], NUMBER),
     # what a federation agrees on
@@ -195,7 +196,7 @@ def _privatizer() -> Any:
 
 def by_stored_settings(name: str, value: Any, folder: Path) -> None:
     """As an agent's file or database has them; what is private is stored elsewhere."""
-    options = Options().for_agent(arms_of_their_own=False)
+    options = Options().for_agent(featureless=False)
     values = plain_value(StoredSettings.of("a", 2, None, options, None)) | {"prior": None}
     StoredSettings.options(read_value(values | {name: value}, StoredSettings, "settings"))
 
@@ -450,7 +451,7 @@ SHORT = ("rule", "merit", "reward_range", "minimum_share", "slots", "partners", 
 def test_scopes() -> None:
     """What a member may choose, what a federation agrees on, and what may change later."""
     of = {scope: {each.name for each in (*table(), *described()) if each.scope is scope} for scope in Scope}
-    assert of[Scope.MEMBER] == {"decide_from", "partners", "half_life"}
+    assert of[Scope.MEMBER] == {"decide_from", "partners", "half_life", "own_record"}
     assert of[Scope.RUNNING] == {
         *("window", "default_reward", "mode", "control_share", "noise_sd", "tolerance", "exposure_decisions")
     }

@@ -1,4 +1,4 @@
-"""Actions without features: each has a name, and a coordinate of θ that is its expected reward."""
+"""Actions that were declared: their names, in the order in which they were added."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ import numpy as np
 
 from fedfairx.errors import InvalidInput, require
 from fedfairx.features import Schema
-from fedfairx.util.arrays import Array, Coordinates
+from fedfairx.util.arrays import Coordinates
 from fedfairx.util.places import kind_of, place, require_different
 
 _HALF_PAIR = re.compile("[\ud800-\udfff]")  # half of a surrogate pair, which UTF-8 can't encode
+
+
+def is_utf8(name: str) -> bool:
+    """Whether it can be written as UTF-8."""
+    return not _HALF_PAIR.search(name)
 
 
 class Actions:
@@ -51,8 +56,7 @@ class Actions:
         """Offer these actions from now on: new ones, or retired ones again."""
         texts = _texts(names)
         for name in texts:
-            encodes = not _HALF_PAIR.search(name)
-            require(encodes, "actions", "must be names that can be written as UTF-8", ascii(name))
+            require(is_utf8(name), "actions", "must be names that can be written as UTF-8", ascii(name))
         offered = [name for name in texts if name in self._numbers and name not in self._retired]
         require(not offered, "actions", "must be new or retired", offered[0] if offered else None)
         for name in texts:
@@ -100,15 +104,22 @@ class Actions:
         except KeyError as error:
             raise not_offered(names.index(error.args[0]), error.args[0]) from None
 
-    def coordinates(self, names: object) -> Coordinates:
-        """Coordinates of actions that were shown, possibly several times; retired ones are allowed."""
+    def require_offered(self, names: Sequence[str]) -> None:
+        """Refuse a name that is not offered."""
+        for index, name in enumerate(names):
+            if name not in self._offered:
+                raise not_offered(index, name)
+
+    def known(self, names: object) -> list[str]:
+        """Names of actions that were shown, possibly several times; retired ones are allowed."""
         texts = _texts(names, different=False)
         for index, name in enumerate(texts):
             if name not in self._numbers:
                 raise InvalidInput(f"{place('actions', index)} must be one that this agent has, got {name!r}")
-        return self._coordinates(texts)
+        return texts
 
-    def _coordinates(self, names: Sequence[str]) -> Coordinates:
+    def coordinates(self, names: Sequence[str]) -> Coordinates:
+        """Coordinates of actions that it has, for the optimistic rule."""
         return np.array([self._numbers[name] for name in names], dtype=np.int64)
 
 
@@ -127,25 +138,21 @@ def check_minimum_share(share: float, count: int) -> None:
 def as_arms(
     dimension: object, names: Sequence[str] | None, schema: Schema | None = None
 ) -> tuple[int, Actions | None]:
-    """The dimension of an agent's contexts, and its actions if they have no features."""
+    """How many numbers describe an action, 0 if it has a name alone, and the actions that were declared."""
+    actions = None if names is None else Actions(names)
+    require(actions is None or len(actions) > 0, "actions", "must be at least one name", names)
     if schema is not None:
-        as_schema(schema)
-        require(names is None, "actions", "must be left out beside a schema: they come with features", names)
-        size = schema.width
-        require(
-            dimension in (None, size), "dimension", f"must be left out or {size}, as of schema", dimension
-        )
-        return size, None
-    if names is not None:
-        require(dimension is None, "dimension", "must be left out beside actions", dimension)
-        actions = Actions(names)
-        require(len(actions) > 0, "actions", "must be at least one name", list(names))
-        return len(actions), actions
+        size = as_schema(schema).width
+        text = f"must be left out or {size}, as of schema"
+        require(dimension in (None, size), "dimension", text, dimension)
+        return size, actions
+    if dimension is None and actions is not None:
+        return 0, actions
     whole = isinstance(dimension, int | np.integer) and not isinstance(dimension, bool)
     ok = whole and dimension >= 1  # type: ignore[operator]
     shown = dimension if np.ndim(dimension) == 0 else kind_of(dimension)  # type: ignore[arg-type]
     require(ok, "dimension", "must be an integer >= 1", shown, "or give actions or a schema")
-    return int(dimension), None  # type: ignore[call-overload]
+    return int(dimension), actions  # type: ignore[call-overload]
 
 
 def as_schema(schema: object) -> Schema:
@@ -154,20 +161,6 @@ def as_schema(schema: object) -> Schema:
     remedy = "give fedfairx.features.Schema({'price': (0, 10), 'city': ['Rome', 'Oslo'], 'new': bool})"
     require(typed, "schema", "must be a features.Schema", type(schema).__name__, remedy)
     return schema  # type: ignore[return-value]
-
-
-def unit_vectors(coordinates: Coordinates, dimension: int) -> Array:
-    """Contexts (K, d) of actions without features."""
-    rows = np.zeros((coordinates.size, dimension))
-    rows[np.arange(coordinates.size), coordinates] = 1.0
-    return rows
-
-
-def context_of(rows: Any, row: int, dimension: int) -> Array:
-    """The context (d,) of one row of contexts (K, d), or of one of the coordinates (K,)."""
-    if rows.ndim == 2:
-        return np.asarray(rows[row], dtype=np.float64)
-    return unit_vectors(rows[row : row + 1], dimension).reshape(dimension)
 
 
 def _texts(names: object, *, different: bool = True) -> list[str]:

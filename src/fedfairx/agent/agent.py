@@ -6,6 +6,7 @@ changes, and appended to the log (`log`), all in one transaction. Warnings come 
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedfairx import steps
-from fedfairx.agent.actions import as_arms, as_schema, check_minimum_share, context_of
+from fedfairx.agent.actions import as_arms, as_schema, check_minimum_share
 from fedfairx.agent.core import Core
 from fedfairx.agent.exchange import Exchange, privacy_in_short
 from fedfairx.agent.half_life import NOT_PRIVATE
@@ -26,7 +27,16 @@ from fedfairx.agent.input_warnings import LOOKS, HeightWatch, ScaleWatch
 from fedfairx.agent.knowledge import Knowledge
 from fedfairx.agent.log import ENDED, NullLog, StepLog
 from fedfairx.agent.model import AgentModel
-from fedfairx.agent.options import PLAIN, WHERE_SECURE, Expiry, Keywords, Options
+from fedfairx.agent.options import (
+    GIVE_CATEGORY,
+    NAMES_ALONE,
+    PLAIN,
+    WHERE_SECURE,
+    Expiry,
+    Keywords,
+    Options,
+)
+from fedfairx.agent.own_record import OwnRecord
 from fedfairx.agent.partners import Partners
 from fedfairx.agent.persistence import AgentStore, Specification, find_store, make_store, saved
 from fedfairx.agent.reward_limits import check_weights
@@ -51,7 +61,8 @@ from fedfairx.agent.validation import (
 )
 from fedfairx.core.agent_kernels import likely_sizes
 from fedfairx.core.merit import Merit
-from fedfairx.core.posterior import LikelySizes, Posterior, Prior
+from fedfairx.core.own_record import CONTEXTS, likely_ratios
+from fedfairx.core.posterior import LikelySizes, NamesBelief, Posterior, Prior
 from fedfairx.core.slates import ONE, Slots, Weights, as_weights
 from fedfairx.core.statistics import unpack
 from fedfairx.decision import (
@@ -91,7 +102,7 @@ from fedfairx.storage.open_log import is_on_server, open_for_reading, open_log
 from fedfairx.storage.replacement import StoredReward, record_of
 from fedfairx.storage.rows import OutcomeRow
 from fedfairx.storage.transaction_log import Log
-from fedfairx.util.arrays import Array, Coordinates
+from fedfairx.util.arrays import Array
 from fedfairx.util.files import write_atomically
 from fedfairx.util.formatting import html_table
 from fedfairx.util.frames import is_frame, names_in, without_names
@@ -100,6 +111,7 @@ from fedfairx.util.frames import is_frame, names_in, without_names
 ActionsLike = ArrayLike | Sequence[Any] | Mapping[str, Any] | Any
 
 
+LIKELY = 1e-3  # how likely a ρ must be, over the likeliest, to count for intervals
 WORK = 100_000_000  # multiplications, about, in a step of `learn`: a second or two, for each who replays it
 _REASONS = REASONS | {ENDED: "has its reward already (or was forgotten)"}
 Kind = TypeVar("Kind", bound="Agent")
@@ -111,8 +123,8 @@ class Agent:
     dimension: d, how many numbers describe an action.
     schema: instead of a dimension, the features of an action by name (`features.Schema`): `decide` then takes
         them as people have them. A later version may append (`extend_schema`).
-    actions: instead of a dimension, the names of actions without features: each has its own expected reward.
-        Actions can be added and retired later.
+    actions: the names of actions. Each is judged by its own rewards and, beside a dimension or a schema, by
+        its features. Actions can be added and retired later.
     options: how the agent decides and learns, as one object. Or give its fields as keywords, of which the
         most used follow; `Options` explains all.
     rule: how shares are computed: "expected-merit", "greedy" (the merit of the expected reward), "thompson"
@@ -179,10 +191,15 @@ class Agent:
         typed = typed or (isinstance(seed, int | np.integer) and seed >= 0)
         require(typed, "seed", "must be an integer >= 0 or a numpy.random.SeedSequence", seed)
         dimension, arms = as_arms(dimension, actions, schema)
-        filled = options.for_agent(arms_of_their_own=arms is not None, schema=schema)
+        featureless = not dimension
+        filled = options.for_agent(featureless=featureless, schema=schema)
         dimension += filled.intercept
+        if featureless and arms is not None and not filled.intercept:
+            dimension = len(arms)  # by the optimistic rule each has a coordinate
         if privatizer is None:
             privatizer = NonPrivateSums(dimension)
+        noisy = isinstance(privatizer, Privatizer) and not isinstance(privatizer, NonPrivateSums)
+        require(not (noisy and featureless), "actions", NAMES_ALONE, "names alone", GIVE_CATEGORY)
         check_privatizer(privatizer, dimension=dimension, intercept=filled.intercept, name=name)
         shared = privatizer.stream is not None and privatizer.stream.mechanism.share is not None
         text = f"must be {PLAIN!r} where the privatizer's noise is no share: {WHERE_SECURE}"
@@ -190,7 +207,7 @@ class Agent:
         self.name: str = name or privatizer.owner or f"agent-{secrets.token_hex(4)}"
         self.options = filled
         check_minimum_share(self.options.minimum_share, 1 if arms is None else len(arms))
-        one = arms is None or self.options.prior is None or not isinstance(self.options.prior.mean, tuple)
+        one = not featureless or self.options.prior is None or not isinstance(self.options.prior.mean, tuple)
         require(one, "prior", "must have one mean for all actions, since more can be added", "a tuple")
         decide_from = privatizer.guarantee.decide_from
         constant = privatizer.constant if isinstance(privatizer, NonPrivateSums) else 0.0
@@ -205,7 +222,8 @@ class Agent:
             arms,
             schema,
             decide_from=decide_from,
-            sums=None,
+            sums=privatizer if isinstance(privatizer, NonPrivateSums) else None,
+            featureless=featureless,
             constant=constant if filled.intercept else 0.0,
             centre=centre,
             point=point,
@@ -227,7 +245,8 @@ class Agent:
         self.unknown_values: Counter[str] = Counter()  # of categories, by feature
         self._looks = LOOKS
         self._scale = ScaleWatch(self._expected_length())
-        self._height = None if self._model.common() else HeightWatch(_remedy(self.options))
+        level = bool(self._model.common()) or featureless
+        self._height = None if level else HeightWatch(_remedy(self.options))
 
     def _write_to(self, log: StepLog) -> None:
         """Write steps to this log from now on."""
@@ -253,7 +272,7 @@ class Agent:
 
     @property
     def dimension(self) -> int:
-        """How many numbers describe an action (d), or how many actions without features were ever added."""
+        """How many numbers describe an action (d); 0 if it has a name alone."""
         return self._model.given
 
     @property
@@ -293,7 +312,7 @@ class Agent:
         return self._exchange.privatizer
 
     def __repr__(self) -> str:  # only settings and counts: it ends up in logs
-        shape = f"actions={list(self.actions)}" if self.actions else f"dimension={self.dimension}"
+        shape = f"dimension={self.dimension}" if self.dimension else f"actions={list(self.actions)}"
         if self.schema is not None:
             shape = f"features={list(self.schema.names)}"
         kind, known = "private, " if self.private else "", self.knowledge
@@ -405,21 +424,35 @@ class Agent:
         """
         assumed, prior = self.options.prior, self.prior  # as learnt; the default one for "optimism"
         with self._lock:
-            learner, own = self._model.learner, self._model.own_sums()
-            gram, moment = unpack(learner.statistics.copy())
+            model = self._model
+            learner, own, records = model.learner, model.own_sums(), model.records
+            plain = learner.statistics.copy()
+            if records is not None and own is not None:
+                plain = own if model.others is None else own + model.others
+                tallies, mine, places = records.used.copy(), records.mine.copy(), dict(records.places)
+                ratio, guess = records.ratio, model.own_sd**2
             own = None if own is None else own.copy()
             squares, observed, size = learner.squares, learner.observed, learner.dimension
-            common, centre = self._model.common(), self._model.centre
-        learnt = np.zeros(size)
+            common, centre = model.common(), model.centre
+        gram, moment = unpack(plain)
+        learnt, names = np.zeros(size), None
         if own is None or not prior.learn:
             sizes, mean = LikelySizes.fixed(sd=prior.sd, noise_sd=prior.noise_sd), prior.means(size)
+            if records is not None:
+                names = NamesBelief(places, tallies, np.ones(1), np.array([ratio]), (sizes,))
         else:
             first = assumed or prior
-            sizes = likely_sizes(own, squares, observed, first, common=common, centre=centre)
+            more: Any = {"common": common, "centre": centre}
+            sizes, _ = likely_sizes(own, squares, observed, first, **more)
+            if records is not None:
+                cases = {}
+                for case, white, beside in likely_ratios(own, mine, guess, least=0.0):
+                    cases[case] = likely_sizes(white, squares, observed, first, **more, names=beside)
+                names = _likely_names(places, tallies, cases or {ratio: (sizes, 0.0)})
             mean = first.means(size)
             learnt[common] = not isinstance(first.mean, tuple)
         mean[common] += centre
-        return Posterior(gram, moment, mean, sizes, learnt, self.options.reward_range)
+        return Posterior(gram, moment, mean, sizes, learnt, self.options.reward_range, names)
 
     @property
     def growth(self) -> float:
@@ -435,6 +468,34 @@ class Agent:
         """Packed exact sums of all its own records; None if it decides from releases alone."""
         with self._lock:
             return self._model.own_sums()
+
+    def own_records(self) -> tuple[Array, tuple[str, ...], Array] | None:
+        """`own_sums`, `names`, and the tallies (n, d + 2) of these in the sums (`core.own_record`)."""
+        with self._lock:
+            own, records = self._model.own_sums(), self._model.records
+            if own is None:
+                return None
+            names = () if records is None else tuple(records.places)
+            tallies = np.zeros((0, self.columns + CONTEXTS)) if records is None else records.mine
+            return own.copy(), names, tallies[: len(names)].copy()
+
+    def tallies_of(self, names: Sequence[str]) -> tuple[Array, float] | None:
+        """Tallies (K, d + 2) that decisions come from, zeros of a name without one, and ρ.
+
+        None while names play no part in decisions.
+        """
+        with self._lock:
+            records = self._model.records
+            if records is None or not records.places:
+                return None
+            places = np.array([records.places.get(name, -1) for name in names], dtype=np.int64)
+            return np.where(places[:, None] >= 0, records.used[places], 0.0), records.ratio
+
+    @property
+    def own_sd(self) -> float:
+        """τ, the standard deviation of what names differ by beside features: a first guess, or learnt."""
+        with self._lock:
+            return math.sqrt(self._model.own_variance)
 
     @property
     def held(self) -> dict[str, Release]:
@@ -455,6 +516,7 @@ class Agent:
         actions: ActionsLike | None = None,
         context: Any = None,
         slots: Slots | None = None,
+        names: Sequence[str] | None = None,
     ) -> Array:
         """The probabilities (K,) of actions if `decide` were called now, or, for several slots, exposures.
 
@@ -462,9 +524,9 @@ class Agent:
         decision will draw.
         """
         with self._lock:
-            rows, _, _ = self._arms(contexts, None, actions, context)
+            rows, names, _ = self._arms(contexts, names, actions, context)
             weights, memory = self._weights(slots), self._model.learner.memory.copy()
-            _, values = self._model.draw(rows, weights, self._draws, memory)
+            _, values = self._model.draw(rows, weights, self._draws, names, memory)
         return values[: len(rows)]
 
     # --- deciding ------------------------------------------------------------------------------------
@@ -521,25 +583,22 @@ class Agent:
         names: Sequence[str] | None = None,
         actions: ActionsLike | None = None,
         context: Any = None,
-    ) -> tuple[Array | Coordinates, list[str] | None, Encoded | None]:
-        """The actions to choose from, as contexts (K, d) or coordinates (K,) of actions, and their names.
+    ) -> tuple[Array, list[str] | None, Encoded | None]:
+        """The actions to choose from, as contexts (K, d), and their names.
 
         The last result is what became of features that were given by name.
         """
         model, encoded = self._model, None
-        plain = model.actions is None and model.schema is None
-        if plain and type(contexts) is np.ndarray and names is actions is context is None:
-            return model.enter(contexts, again=True), None, None  # as most often
+        plain = model.schema is None and not model.featureless
+        if plain and type(contexts) is np.ndarray and actions is context is None:  # as most often
+            rows = model.enter(contexts, again=True)
+            if names is None and model.actions is None:
+                return rows, None, None
+            return rows, self._labels(names, len(rows)), None
         if actions is not None:
             require(contexts is None, "contexts", "must be left out beside actions", "both")
-        if model.actions is not None:
-            require(names is None, "names", "must be left out: this agent's actions have names", names)
-            require(context is None, "context", "must be left out: actions have no features", "one")
-            offered: Any = contexts if actions is None else actions
-            if offered is not None and is_frame(offered):
-                offered, text = names_in(offered), "must have a column `name`, or an index of text"
-                require(offered is not None, "actions", text, "a frame with neither")
-            return *model.actions.offered(offered), None
+        if model.featureless:
+            return self._names_alone(contexts if actions is None else actions, names, context)
         by_name = actions is not None or context is not None
         if by_name or (model.schema is not None and are_described(contexts)):
             features: Any = contexts if actions is None else actions
@@ -559,7 +618,33 @@ class Agent:
                 raise
             features = ", ".join(model.schema.names)
             raise InvalidInput(f"{error}; or give each action's features by name: {features}") from None
-        return rows, None if names is None else as_names(names, rows.shape[0]), encoded
+        return rows, self._labels(names, len(rows)), encoded
+
+    def _names_alone(
+        self, offered: Any, names: Sequence[str] | None, context: Any
+    ) -> tuple[Array, list[str], None]:
+        """`_arms` of actions that have names alone."""
+        require(names is None, "names", "must be left out: this agent's actions have names", names)
+        require(context is None, "context", "must be left out: actions have no features", "one")
+        if offered is not None and is_frame(offered):
+            offered, text = names_in(offered), "must have a column `name`, or an index of text"
+            require(offered is not None, "actions", text, "a frame with neither")
+        assert self._model.actions is not None
+        wanted = self._model.actions.offered(offered)[1]
+        return self._model.rows_of(wanted), wanted, None
+
+    def _labels(self, names: Sequence[str] | None, count: int) -> list[str] | None:
+        """The names of rows; of declared actions, which must be offered, by default all in their order."""
+        actions, labels = self._model.actions, None if names is None else as_names(names, count)
+        if actions is None:
+            return labels
+        if labels is not None:
+            actions.require_offered(labels)
+            return labels
+        offered = actions.offered()[1]
+        text = f"must be given: the rows are {count}, and {len(offered)} actions are offered"
+        require(len(offered) == count, "names", text, None)
+        return offered
 
     def _encode(self, actions: Any, context: Any = None) -> Encoded:
         schema = self._model.schema
@@ -574,7 +659,7 @@ class Agent:
 
     def _decide(
         self,
-        rows: Array | Coordinates,
+        rows: Array,
         weights: Weights,
         names: list[str] | None,
         note: DecisionNote | None,
@@ -583,14 +668,14 @@ class Agent:
         log = self._log
         if note is not None and note.key is not None:
             log.require_new(note.key)
-        shown, values = self._model.draw(rows, weights, self._draws)
+        shown, values = self._model.draw(rows, weights, self._draws, names)
         if self._looks:
             self._look(rows)  # before anything changes: the warning may be turned into an error
         propensity = instead = None
         if note is not None:
             if note.baseline is not None and note.mode != "live":
                 instead, shown, size = shown, list(note.wanted), self._model.dimension
-                values[len(rows) + size :] = np.concatenate([context_of(rows, arm, size) for arm in shown])
+                values[len(rows) + size :] = rows[shown].ravel()
             propensity = note.propensity(shown[0], float(values[shown[0]]), weights)
         labels = None if names is None else [names[arm] for arm in shown]
         number = log.numbers.next
@@ -598,12 +683,20 @@ class Agent:
         decision = Decision(
             number, shown, values, len(rows), weights, labels, log.prefix, log.time, propensity, instead
         )
-        self._core.decided(decision)
+        too_many = self._core.decided(decision)
         log.append_decisions((steps.Decided(decision, rows, names, note),))
+        if too_many:
+            self._forget_names()
         return decision
 
-    def _look(self, rows: Any) -> None:
-        if rows.ndim == 2:
+    def _forget_names(self) -> None:
+        """Forget the names that were not shown for longest, while there are too many."""
+        records = self._model.records
+        while records is not None and records.too_many:
+            self._take(steps.NamesForgotten(records.oldest()))
+
+    def _look(self, rows: Array) -> None:
+        if not self._model.featureless:
             self._scale.look(rows)
         self._looks -= 1
 
@@ -625,8 +718,8 @@ class Agent:
         notes: stored by a durable agent beside each decision, or None where there is nothing to store.
         """
         with self._transaction:
-            weights, described = self._weights(slots), self._model.actions is None
-            whole = described and is_whole(contexts, self.dimension)
+            weights, model = self._weights(slots), self._model
+            whole = model.actions is None and is_whole(contexts, self.dimension)
             blocks: Any = contexts if whole else list(contexts)
             labels: list[Any] = [None] * len(blocks) if names is None else list(names)
             all_notes = [None] * len(blocks) if notes is None else list(notes)
@@ -636,11 +729,9 @@ class Agent:
             values: list[Encoded | None] = []
             if not whole:
                 blocks, labels, values = self._arms_of_each(blocks, labels)
-            if described:
-                model = self._model
-                blocks = as_blocks(blocks, self.columns, constant=model.constant, point=model.point)
-                for rows in blocks if self._looks else ():
-                    self._scale.look(rows)
+            blocks = as_blocks(blocks, self.columns, constant=model.constant, point=model.point)
+            for rows in blocks if self._looks and not model.featureless else ():
+                self._scale.look(rows)
             if whole and names is not None:
                 labels = [None if each is None else as_names(each, blocks.shape[1]) for each in labels]
             arms = min(map(len, blocks[:1] if whole else blocks), default=len(weights))
@@ -650,6 +741,7 @@ class Agent:
             if not plain:  # all before the first is drawn
                 pairs = zip(all_notes, blocks, strict=True)
                 all_notes = [as_note(note, len(rows), weights) for note, rows in pairs]
+            plain = plain and len({label is None for label in labels}) < 2
             if plain and self._model.can_draw_together(blocks, weights):
                 decisions = self._decide_together(blocks, labels, all_notes)
             else:
@@ -687,8 +779,8 @@ class Agent:
         for key in keys:
             log.require_new(key)
         self._looks = max(self._looks - count, 0)
-        actions, values = self._model.draw_together(contexts, np.array(self._draws.peek(count)))
-        prefix, time, decided = log.prefix, log.time, []
+        actions, values = self._model.draw_together(contexts, np.array(self._draws.peek(count)), names)
+        prefix, time, decided, too_many = log.prefix, log.time, [], False
         first = log.numbers.next
         log.numbers.next = first + count
         for place, action in enumerate(actions):
@@ -696,25 +788,44 @@ class Agent:
             label = None if labels is None else [labels[action]]
             row = values[place].copy()  # it keeps the memory of no other decision
             decision = Decision(first + place, [action], row, arms, ONE, label, prefix, time)
-            core.decided(decision)
+            too_many = core.decided(decision)
             decided.append(steps.Decided(decision, contexts[place], labels, notes[place]))
         log.append_decisions(decided)
+        if too_many:
+            self._forget_names()
         return [step.decision for step in decided]
 
-    # --- actions without features --------------------------------------------------------------------
+    # --- declared actions ----------------------------------------------------------------------------
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """Names of the actions without features that it chooses from."""
+        """Names of the declared actions that it chooses from."""
         with self._lock:
             actions = self._model.actions
             return () if actions is None else tuple(actions.offered()[1])
 
     @property
     def all_actions(self) -> tuple[str, ...]:
-        """`actions` and the retired ones, in the order of the coordinates of `estimate`."""
+        """`actions` and the retired ones, in the order in which they were added."""
         with self._lock:
             return () if self._model.actions is None else self._model.actions.names
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names that have an own record: `all_actions`, or those that came again with decisions."""
+        with self._lock:
+            records = self._model.records
+            return () if records is None else tuple(records.places)
+
+    def record_of(self, name: str) -> OwnRecord | None:
+        """What it knows of a name beside features; None if it has no own record.
+
+        >>> agent = Agent(actions=["ann", "ben"], seed=0)
+        >>> agent.record_of("ann")
+        OwnRecord(rewards=0.0, effect=0.0, sd=0.125, weight=0.0)
+        """
+        with self._lock:
+            return self._model.record_of(name)
 
     def add_actions(self, *names: str) -> None:
         """Add new actions, about which nothing is known, or bring back retired ones."""
@@ -730,7 +841,8 @@ class Agent:
             if how == "add" and actions is not None:
                 new = [name for name in map(str, names) if name not in actions]
                 text = "must be ones that it has: this agent shares its statistics, whose size is fixed"
-                require(not (self._shares and new), "actions", text, new[:1])
+                fixed = self._shares and self._model.featureless and self._model.optimism
+                require(not (fixed and new), "actions", text, new[:1])
                 count = len(actions) - len(actions.retired) + len(names)
                 check_minimum_share(self.options.minimum_share, count)
             self._take(steps.ActionsChanged(how, list(names)))
@@ -944,14 +1056,16 @@ class Agent:
         contexts: ActionsLike,
         rewards: Iterable[float],
         *,
+        names: Sequence[str] | None = None,
         weights: Iterable[float] | None = None,
         persons: Iterable[str | int] | None = None,
     ) -> None:
         """Learn from a log: contexts (n, d) of actions that were shown elsewhere, and their rewards (n,).
 
+        names: of the actions (n,), for their own records.
         weights: of the slots (n,) in which they were shown; by default 1.
 
-        An agent whose actions have no features takes their names (n,) instead of contexts; one with a schema
+        An agent whose actions have names alone takes these (n,) instead of contexts; one with a schema
         also takes rows by name, each with all features, shared ones included. Each record counts as if this
         agent had shown the action: the privatizer bounds it and it will be released. If one record is
         refused, none is taken.
@@ -959,14 +1073,20 @@ class Agent:
         rows: Any
         encoded: Encoded | None = None
         with self._transaction:
-            if self._model.actions is None:
-                if self._model.schema is not None and are_described(contexts):
+            model, labels = self._model, None
+            if model.featureless and model.actions is not None:
+                require(names is None, "names", "must be left out: contexts are names", "both")
+                labels = model.actions.known(contexts)
+                rows = model.rows_of(labels)
+            else:
+                if model.schema is not None and are_described(contexts):
                     encoded = self._encode(contexts)
                     contexts = encoded.contexts
-                model, given = self._model, cast("Any", contexts)
+                given = cast("Any", contexts)
                 rows = as_sound_contexts(given, self.columns, constant=model.constant, point=model.point)
-            else:
-                rows = self._model.actions.coordinates(contexts)
+                labels = None if names is None else as_names(names, len(rows))
+                if labels is not None and model.actions is not None:
+                    model.actions.known(labels)
             values = as_rewards(rewards, len(rows), self._reward)
             whose = as_persons(persons, len(rows))
             each = None if weights is None else as_row_weights(weights, len(rows))
@@ -980,12 +1100,14 @@ class Agent:
             if not self._counts_persons:
                 for person in whose:
                     refuse_person(person)  # it would be stored nowhere
-            most = max(WORK // (1_000 if self._model.actions else max(self.columns**2, 1_000)), 1)
+            most = max(WORK // max(self.columns**2, 1_000), 1)
             for at in range(0, len(rows), most):
                 part = slice(at, at + most)
                 if self.private:
                     self._enter_rows(rows[part], values[part], whose[part])
-                self._take(steps.Learnt(rows[part], values[part], None if each is None else each[part]))
+                some = None if each is None else each[part]
+                self._take(steps.Learnt(rows[part], values[part], some, labels and labels[part]))
+                self._forget_names()
             if self._height is not None and self._height.open:
                 for row, value in zip(rows, values, strict=True):
                     self._height.look(row, value)
@@ -997,8 +1119,7 @@ class Agent:
         """Give records of actions that were shown elsewhere to the privatizer."""
         first, prefix = self._log.numbers.next, self._log.prefix
         for place, (reward, person) in enumerate(zip(rewards, persons, strict=True)):
-            context = context_of(rows, place, self.columns)
-            self._exchange.privatizer.add(context, reward, f"{prefix}-{first + place}", person)
+            self._exchange.privatizer.add(rows[place], reward, f"{prefix}-{first + place}", person)
 
     def forget(self, decision: Decision | str) -> None:
         """Stop waiting for the reward of a decision."""
@@ -1625,6 +1746,19 @@ def _unpickled(kind: type[Agent], content: bytes, merit: Merit | None) -> Agent:
 
     with closing(SqliteDatabase("a copy", access="memory", content=content)) as database:
         return _load(kind, database, None, merit)
+
+
+def _likely_names(
+    places: Mapping[str, int], tallies: Array, cases: Mapping[float, tuple[LikelySizes, float]]
+) -> NamesBelief:
+    """What names differ by, with those ρ that are not unlikely; `cases` has sizes and ln p of each."""
+    logs = np.array([likely for _, likely in cases.values()])
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    kept = np.flatnonzero(weights >= LIKELY * weights.max())
+    ratios, sizes = np.array(list(cases)), [each for each, _ in cases.values()]
+    chances = weights[kept] / weights[kept].sum()
+    return NamesBelief(places, tallies, chances, ratios[kept], tuple(sizes[case] for case in kept))
 
 
 @contextmanager

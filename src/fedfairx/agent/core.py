@@ -71,10 +71,11 @@ class Core:
         elif isinstance(step, steps.Released) and self.model.sums is not None:
             self.model.sums.spent = step.number  # a number is not used twice
 
-    def decided(self, decision: Decision) -> None:
-        """A decision was drawn, and waits."""
+    def decided(self, decision: Decision) -> bool:
+        """A decision was drawn, and waits; whether names must be forgotten now."""
         self.pending[decision.number] = decision
         self.draws.advance()
+        return decision.shown_names is not None and self.model.show(decision)
 
     def _check_ended(self, step: steps.Ended) -> None:
         decision = self.pending[step.decision]
@@ -101,25 +102,29 @@ class Core:
             del self.pending[number]
 
     def _learnt(self, step: steps.Learnt) -> None:
-        weights = [1.0] * len(step.rows) if step.weights is None else step.weights.tolist()
-        names: list[Any] = [None] * len(step.rows)
-        if self.model.actions is not None:
-            actions = self.model.actions.names
-            names = [[actions[int(arm)]] for arm in step.rows.ravel()]
+        count = len(step.rows)
+        weights = [1.0] * count if step.weights is None else step.weights.tolist()
+        names: list[Any] = [None] * count if step.names is None else [[name] for name in step.names]
         for row, weight, name, reward in zip(step.rows, weights, names, step.rewards, strict=True):
             shown = Decision(0, [0], row, 0, (weight,), name)  # as of a decision that was made elsewhere
+            self.model.show(shown)
             if self.model.learn(shown, 0, reward):
                 self.exchange.judge_again()
 
     def _check_actions(self, step: steps.ActionsChanged) -> None:
         actions = self.model.actions
         if actions is None:
-            raise InvalidInput("actions must be named when the agent is made: its actions have features")
+            raise InvalidInput(
+                "actions must be named when the agent is made: its actions come with decisions"
+            )
         actions.changed(step.how, step.names)
 
     def _actions_changed(self, step: steps.ActionsChanged) -> None:
         self.model.change_actions(step.how, step.names)
         self._resize_draws()
+
+    def _names_forgotten(self, step: steps.NamesForgotten) -> None:
+        self.model.forget_names(step.names)
 
     def _check_schema(self, step: steps.SchemaExtended) -> None:
         model, prior = self.model, self.model.options.prior
@@ -204,6 +209,8 @@ class Core:
             else ClosedEpochs(
                 exchange.base.release.to_bytes().hex(), exchange.base.noise_sd, exchange.base.run
             ),
+            records=None if model.records is None else model.records.state(),
+            others=None if model.others is None else model.others.tolist(),
         )
 
     def restore(self, state: AgentState, privatizer: Privatizer, pending: Iterable[Decision]) -> None:
@@ -238,6 +245,11 @@ class Core:
         learner.set_count(stored.count)
         sizes = Sizes(stored.noise_variance, stored.ridge, stored.mean)
         learner.restore(sizes, stored.squares, stored.observed)
+        if (state.records is None) != (model.records is None):
+            raise StateError("records must be there if names have own records, and only then")
+        if model.records is not None and state.records is not None:
+            model.records.restore(state.records, dimension)
+        model.others = None if state.others is None else as_numbers(state.others, size, "others")
         model.updates = stored.updates
         model.growth = stored.growth
         model.own[:] = as_numbers(state.own, size, "own")
@@ -274,7 +286,7 @@ def _nothing(_core: Core, _step: Any) -> None:
 
 
 #: What each step changes.
-_CHANGES: dict[type, Callable[[Core, Any], None]] = {
+_CHANGES: dict[type, Callable[[Core, Any], object]] = {
     steps.Decided: lambda core, step: core.decided(step.decision),
     steps.Ended: Core.ended,
     steps.Replaced: _nothing,
@@ -287,6 +299,7 @@ _CHANGES: dict[type, Callable[[Core, Any], None]] = {
     steps.RunBegun: Core._run_begun,
     steps.EpochBegun: Core._epoch_begun,
     steps.ActionsChanged: Core._actions_changed,
+    steps.NamesForgotten: Core._names_forgotten,
     steps.SchemaExtended: Core._schema_extended,
     steps.Dropped: _nothing,
     steps.Deleted: _nothing,
@@ -300,4 +313,4 @@ _CHECKS: dict[type, Callable[[Core, Any], None]] = {
     steps.SchemaExtended: Core._check_schema,
 }
 #: Steps that stay although a rollback has undone them.
-_KEPT = (steps.Decided, steps.ActionsChanged, steps.PeersDropped)
+_KEPT = (steps.Decided, steps.ActionsChanged, steps.NamesForgotten, steps.PeersDropped)

@@ -14,9 +14,11 @@ import numpy as np
 
 from fedfairx.agent.input_warnings import ClippingWatch
 from fedfairx.agent.model import AgentModel
+from fedfairx.agent.own_record import OwnRecords
 from fedfairx.agent.partners import ASSUMED_ALIKE, NOT_ABLE, Partner, Partners, reason
 from fedfairx.agent.pooling import Beliefs, Pool, sds
 from fedfairx.agent.validation import Check, Releases, Seen, accept, check_next_run
+from fedfairx.core.own_record import subtract
 from fedfairx.core.partners import DIFFER
 from fedfairx.core.statistics import packed_size
 from fedfairx.errors import MessageRefused, require
@@ -65,6 +67,8 @@ class Exchange:
         self.privatizer = privatizer
         self.watch = ClippingWatch(privatizer)
         self.model.sums = privatizer if isinstance(privatizer, NonPrivateSums) else None
+        if self.model.sums is not None:
+            self.model.sums.content = self._content
         share = None if privatizer.stream is None else privatizer.stream.mechanism.share
         rows = 1
         if share is not None:
@@ -106,9 +110,24 @@ class Exchange:
         model.fold_local(records)
 
     def release(self, number: int | None) -> Release:
-        """The privatizer's release of that number, or the next; its digest covers the names of actions."""
+        """The privatizer's release of that number, or the next."""
         release = self.privatizer.release(number)
-        return release if self.model.actions is None else replace(release, mechanism=self.digest())
+        return replace(release, mechanism=self.digest()) if self._of_coordinates else release
+
+    def _content(self, total: Array) -> tuple[Array, dict[str, Array]]:
+        """What an exact release holds of own records: their tallies by name or, if partners may differ, sums
+        with them integrated out, so that ten records of one name do not count as of ten."""
+        records = self.model.records
+        if records is None:
+            return total.copy(), {}
+        if self.model.options.partners == DIFFER:
+            return records.whitened(total), {}
+        return total.copy(), records.by_name()
+
+    @property
+    def _of_coordinates(self) -> bool:
+        """Whether each coordinate is of an action without features."""
+        return self.model.featureless and self.model.optimism
 
     def _in_releases(self) -> int:
         """Number of local records that a release of the privatizer already holds."""
@@ -120,8 +139,9 @@ class Exchange:
         A coordinate means the same to both agents only if it belongs to the same action.
         """
         mechanism = self.privatizer.mechanism.digest()
-        if self.model.actions is None:
+        if not self._of_coordinates:
             return mechanism
+        assert self.model.actions is not None
         return hashlib.sha256(json.dumps([mechanism, *self.model.actions.names]).encode()).hexdigest()
 
     def next_run(self, privatizer: Privatizer) -> bool:
@@ -257,8 +277,7 @@ class Exchange:
     def _whole(self) -> Iterator[None]:
         """Change all or, if V would not be positive definite, nothing."""
         model, base, privatizer, watch = self.model, self.base, self.privatizer, self.watch
-        held = self.latest, self.arrived, self.weights, self.trust, self.powers
-        memory, growth, updates = model.learner.memory.copy(), model.growth, model.updates
+        held, before = (self.latest, self.arrived, self.weights, self.trust, self.powers), model.hold()
         try:
             yield
         except MessageRefused:
@@ -266,7 +285,7 @@ class Exchange:
             self.set_base(base)
             self.watch = watch
             self.latest, self.arrived, self.weights, self.trust, self.powers = held
-            model.take_back(memory, growth, updates)
+            model.take_back(before)
             raise
 
     def _share(self, latest: dict[str, Release], arrived: dict[str, int]) -> None:
@@ -290,7 +309,7 @@ class Exchange:
 
     def _pool(self, latest: dict[str, Release], arrived: dict[str, int], weights: dict[str, Array]) -> None:
         """Derive the model from these releases; `weights` are those of partners judged before."""
-        model, pool = self.model, self.pool
+        model, pool, records = self.model, self.pool, self.model.records
         current = {name: self._aged(release, arrived.get(name)) for name, release in latest.items()}
         learner, own = model.learner, model.own_sums()
         beliefs = Beliefs(
@@ -299,20 +318,37 @@ class Exchange:
             learner.ridge,
             learner.mean,
             learner.observed,
+            model.own_variance,
         )
-        others, judged = self._others(current), None
-        if own is not None and others and model.options.partners == DIFFER:
-            judged = pool.judged(own, others, beliefs, weights)
-            theirs = sum(each.count for each in others.values())
-            shared, count = own + judged.statistics, float(model.observed + theirs)
-        elif own is not None and model.decide_from == "own+released":
-            shared, count = pool.beside_own(own, model.observed, list(others.values()), beliefs)
+        partners, judged, others = self._others(current), None, None
+        differ = model.options.partners == DIFFER
+        before = None if records is None else records.hold()
+        if records is not None:
+            assert own is not None
+            alike = [] if differ or self.secure else list(partners.values())
+            records.share((each.tallies, 1.0) for each in alike)
+            own = records.whitened(own, used=True)
+        if own is not None and partners and differ:
+            if records is not None:
+                partners = {name: _integrated(each, records) for name, each in partners.items()}
+            judged = pool.judged(own, partners, beliefs, weights)
+            theirs = sum(each.count for each in partners.values())
+            others = judged.statistics
+            shared, count = own + others, float(model.observed + theirs)
+        elif own is not None and (model.decide_from == "own+released" or records is not None):
+            shared, count = pool.beside_own(own, model.observed, list(partners.values()), beliefs)
+            others = shared - own if partners else None
         else:
             releases = [current[name] for name in sorted(current) if not (self.secure and name == self.name)]
             shared, count = pool.all_alike(releases, model.dimension, beliefs)
             if model.decide_from != "released":
                 shared, count = shared + learner.fresh, count + model.local_count
-        model.adopt(shared, count)
+        try:
+            model.adopt(shared, count, others if records is not None else None)
+        except MessageRefused:
+            if records is not None and before is not None:
+                records.take_back(before)
+            raise
         self.latest, self.arrived = latest, arrived
         self.weights, self.trust, self.powers = ({}, {}, {}) if judged is None else judged[1:]
 
@@ -320,7 +356,10 @@ class Exchange:
         """The release with its sums as they count now."""
         aging = self.model.aging
         weight = 1.0 if aging is None or arrived is None else aging.weight(arrived)
-        return release if weight == 1.0 else replace(release, packed=weight * release.packed)
+        if weight == 1.0:
+            return release
+        tallies = {name: weight * tally for name, tally in release.tallies.items()}
+        return replace(release, packed=weight * release.packed, tallies=tallies)
 
     def _others(self, latest: Releases) -> dict[str, Release]:
         return {name: latest[name] for name in sorted(latest) if name != self.name}
@@ -336,6 +375,15 @@ class Exchange:
                 why = reason(self.weights[name], self.trust[name], self.model.learner.observed)
             partners[name] = Partner(name, release.number, release.count, self.powers.get(name, 1.0), why)
         return partners
+
+
+def _integrated(release: Release, records: OwnRecords) -> Release:
+    """A release without tallies, whose sums have own records integrated out."""
+    if not release.tallies:
+        return release
+    packed = release.packed.copy()
+    subtract(packed, np.array(list(release.tallies.values())), records.ratio)
+    return replace(release, packed=packed, tallies={})
 
 
 def privacy_in_short(guarantee: Guarantee) -> str:

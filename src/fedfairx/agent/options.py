@@ -63,6 +63,9 @@ AGGREGATIONS = PLAIN, SECURE = "plain", "secure"
 WHERE_SECURE = "secure aggregation is for simulate, Federation and the terms of a federation"
 AGENT, AGREED, MEMBER, RUNNING, _ = Scope
 OWN = "the algorithm's own"  # what None means
+#: Why a private agent can't have names alone.
+NAMES_ALONE = "must have features where messages have noise: a name's own record is in no message"
+GIVE_CATEGORY = "give schema=fedfairx.features.Schema({'name': ['ann', 'ben']}), where a name is a feature"
 _KINDS = {"prior": Prior, "confidence": Confidence, "bounds": Bounds, "centring": Centring}
 
 
@@ -82,6 +85,7 @@ class Keywords(TypedDict, total=False):
     decide_from: str | None
     partners: str
     half_life: HalfLife | None
+    own_record: bool
     algorithm: str | Algorithm
     schedule: str | Schedule | None
     prior: Prior | None
@@ -118,6 +122,7 @@ class SharedOptions:
     decide_from: str | None = option(None, MEMBER, choices=DECIDE_FROM, unset=OWN)
     partners: str = option(ALIKE, MEMBER, choices=PARTNERS)
     half_life: HalfLife | None = option(None, MEMBER, like="1000 or 30d", metavar="REWARDS|TIME")
+    own_record: bool = option(True, MEMBER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +161,8 @@ class Options(SharedOptions):
         how far. For rules with a posterior, unless decisions come from releases alone.
     half_life: after how many rewards, or after what time ("30d"), a record counts half, for a world that
         changes; by default all count alike. Not for private agents, nor for "optimism".
+    own_record: whether an action with a name is judged by its own rewards beside its features: one that was
+        declared, or whose name comes again. Not for "optimism", nor where decisions come from releases alone.
     aggregation: "plain" (each agent's releases are seen) or "secure": only the sum of all agents' releases is
         ever seen, so that each adds only a share of the noise. For private agents.
     colluding: with secure aggregation, how many agents may collude with each other and with the hub.
@@ -387,16 +394,23 @@ class Options(SharedOptions):
         """Whether an agent of arrays has an intercept by these options."""
         return self.intercept and not self.optimistic
 
-    def for_agent(self, *, arms_of_their_own: bool, schema: Schema | None = None) -> Options:
-        """These options with rule, merit, prior, region and intercept filled in, as an agent has them."""
+    def for_agent(self, *, featureless: bool, schema: Schema | None = None) -> Options:
+        """These options with rule, merit, prior, region and intercept filled in, as an agent has them.
+
+        featureless: whether actions have names alone.
+        """
         merit = self.merit or Exponential.for_range(*(self.reward_range or (0.0, 1.0)))
         optimism = self.optimistic
-        intercept = self.has_intercept and not arms_of_their_own and schema is None
+        if featureless:
+            require(not self.private, "actions", NAMES_ALONE, "names alone", GIVE_CATEGORY)
+            text = "must be True where actions have no features: nothing else tells them apart"
+            require(self.own_record or optimism, "own_record", text, self.own_record)
+        intercept = (self.has_intercept or (featureless and not optimism)) and schema is None
         constant = intercept or (schema is not None and schema.intercept)
         default = Prior.for_merit(
             merit,
             reward_range=self.reward_range,
-            arms_of_their_own=arms_of_their_own,
+            arms_of_their_own=featureless,
             intercept=constant,
         )
         return replace(

@@ -44,7 +44,7 @@ from fedfairx.storage.agents import (
     store_feature_schema,
     update_settings,
 )
-from fedfairx.storage.database import damaged
+from fedfairx.storage.database import Ask, damaged
 from fedfairx.storage.journal import Entry, Journal
 from fedfairx.storage.open_log import leave_mark
 from fedfairx.storage.privacy_ledger import StoredLedger, StoredPersons
@@ -121,14 +121,14 @@ class Specification:
             self.name or f"agent-{secrets.token_hex(4)}",
             dimension,
             None if arms is None else list(arms.names),
-            options.for_agent(arms_of_their_own=arms is not None, schema=self.schema),
+            options.for_agent(featureless=not dimension, schema=self.schema),
             None if self.schema is None else self.schema.to_dict(),
         )
 
     @property
     def has_intercept(self) -> bool:
         """Whether a new agent has an intercept beside the numbers of its arrays."""
-        return self.all_options.has_intercept and self.schema is None and self.actions is None
+        return self.all_options.has_intercept and self.schema is None and self.dimension is not None
 
     def sharing(self) -> Budget | Bounds | None:
         """How a new agent's messages are bounded. A schema bounds contexts, if the budget does not."""
@@ -283,8 +283,8 @@ class AgentStore:
         settings, stored = self.settings, self.options(spec.merit)
         self._refuse_sharing(spec, stored)
         size = spec.dimension if settings.features is None else None
-        if size is not None and settings.actions is not None:
-            raise InvalidInput(f"dimension must be left out: this agent has actions, got dimension={size}")
+        if size is not None and settings.featureless:
+            raise InvalidInput(f"dimension must be left out: its actions have names alone, got {size}")
         require(size in (None, settings.dimension), "dimension", _stored(settings.dimension), size)
         options, keywords = spec.options, spec.changed
         if options is None and not keywords:
@@ -292,7 +292,7 @@ class AgentStore:
         names = set(keywords) if options is None else {item.name for item in fields(StoredSettings)}
         options = options or Options(**{"rule": stored.rule, **keywords})
         schema = None if settings.features is None else stored_schema(settings.features)
-        options = options.for_agent(arms_of_their_own=settings.actions is not None, schema=schema)
+        options = options.for_agent(featureless=settings.featureless, schema=schema)
         arms = settings.name, settings.dimension, settings.actions
         other = StoredSettings.of(*arms, options, settings.features)
         for item in fields(StoredSettings):
@@ -323,7 +323,7 @@ class AgentStore:
         """
         settings = self.settings
         same = schema.width == settings.dimension and not settings.intercept
-        compatible = settings.actions is None and same
+        compatible = not settings.featureless and same
         if not compatible or not store_feature_schema(self.journal, schema.to_dict()):
             raise InvalidInput(
                 "schema must be left out: this agent has learnt from contexts without one; create another "
@@ -351,7 +351,7 @@ class AgentStore:
         state = read_value(body, AgentState, "snapshot")
         if state.features is None:
             state = replace(state, features=self.settings.features)  # from before `adopt`
-        privatizer = self._privatizer_of(state, body["runs"])
+        privatizer = self._privatizer_of(state, body["runs"], core)
         pending = list(journal.waiting(body["pending"], before=at))
         entries: Iterable[Entry] = journal.entries(at)
         if self.log.end - at <= FEW:
@@ -367,6 +367,19 @@ class AgentStore:
         finally:
             self._replayed = None
 
+    def restore_into(self, core: Core, *, before: int, ask: Ask) -> int | None:
+        """Bring another core to the newest snapshot up to a number, without a budget; return its number."""
+        for seq in reversed(self.journal.snapshot_numbers(ask)):
+            body = self.journal.snapshot(seq, ask=ask) if seq <= before else None
+            if body is not None:
+                state = read_value(body, AgentState, "snapshot")
+                if state.features is None:
+                    state = replace(state, features=self.settings.features)
+                pending = list(self.journal.waiting(body["pending"], before=seq, ask=ask))
+                core.restore(state, self._privatizer_of(state, body["runs"], core), pending)
+                return seq
+        return None
+
     def rebuild(self) -> None:
         """Inside a transaction, after a step that changes how earlier ones are read: restore the agent."""
         self.log.settle()
@@ -381,14 +394,15 @@ class AgentStore:
         except KeyError:
             raise damaged(self.journal.place, f"step {entry.number} belongs to no decision") from None
 
-    def _privatizer_of(self, state: AgentState, runs: int) -> Privatizer:
+    def _privatizer_of(self, state: AgentState, runs: int, core: Core) -> Privatizer:
         """The privatizer as of a snapshot."""
         if self.budgets:
             return self._chain(int(runs), 1 if state.base is None else state.base.run)
         if state.privatizer is None:
             raise StateError("snapshot.privatizer must be an object, got null")
-        dimension = self.core.model.dimension
-        if state.actions is not None:
+        model = core.model
+        dimension = model.dimension
+        if state.actions is not None and model.featureless and model.optimism:
             dimension = len(state.actions)
         elif state.features is not None:
             dimension = stored_schema(state.features).width

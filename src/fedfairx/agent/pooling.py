@@ -35,8 +35,8 @@ class Pooled(NamedTuple):
 
 
 class Beliefs(NamedTuple):
-    """What an agent believes when it pools: σ² of the rewards, E‖θ‖² under its posterior, λ, prior mean, and
-    the number of own rewards.
+    """What an agent believes when it pools: σ² of the rewards, E‖θ‖² under its posterior, λ, prior mean, the
+    number of own rewards, and τ² (`core.own_record`).
     """
 
     variance: float
@@ -44,6 +44,12 @@ class Beliefs(NamedTuple):
     ridge: float
     mean: Array
     observed: float
+    own: float = 0.0
+
+    @property
+    def share(self) -> float:
+        """How much a record counts whose name is not known: its reward varies by τ² more."""
+        return self.variance / (self.variance + self.own) if self.own > 0.0 else 1.0
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,7 @@ class Pool:
         total, count = _total(releases, packed_size(dimension))
         if self.private and releases:
             noise_sd = sum_sd(self.mechanism, releases, self.rows, self.closed)
+            total, noise_sd = beliefs.share * total, beliefs.share * noise_sd
             if self.region is None:
                 total = weigh(total, noise_sd=noise_sd, size=beliefs.size, variance=beliefs.variance)
             else:
@@ -113,8 +120,9 @@ class Pool:
             variance=beliefs.variance,
             observed=beliefs.observed,
         )
-        noise = dict(zip(others, self.sds(list(others.values())), strict=True))
-        return judge.together({name: each.packed for name, each in others.items()}, noise, weights)
+        share = beliefs.share if self.private else 1.0
+        noise = {name: share * sd for name, sd in zip(others, self.sds(list(others.values())), strict=True)}
+        return judge.together({name: share * each.packed for name, each in others.items()}, noise, weights)
 
 
 def sds(mechanism: Mechanism, releases: Sequence[Release], rows: int = 1, closed: float = 0.0) -> list[float]:

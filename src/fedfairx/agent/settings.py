@@ -16,7 +16,7 @@ from fedfairx.core.posterior import Prior
 from fedfairx.errors import InvalidInput, StateError
 from fedfairx.features import Schema
 
-SCHEMA = 7  # of agents in databases
+SCHEMA = 8  # of agents in databases
 _MERITS: dict[str, type[Merit]] = {name: type(merit) for name, merit in MERITS.items()}
 CUSTOM = "custom"
 
@@ -124,10 +124,18 @@ class StoredSettings:
     half_life: float | str | None
     features: dict[str, Any] | None  # `Schema.to_dict`
     intercept: bool = False  # of arrays; agents from before there was one have none
+    own_record: bool = True
+
+    @property
+    def featureless(self) -> bool:
+        """Whether actions have names alone."""
+        return self.actions is not None and self.features is None and self.dimension == 0
 
     @property
     def columns(self) -> int:
         """How many coordinates θ has."""
+        if self.featureless and not self.intercept:  # the paper's rule has one for each name
+            return len(self.actions or ())
         return self.dimension + self.intercept
 
     @classmethod
@@ -148,9 +156,10 @@ class StoredSettings:
 
     def arms(self) -> dict[str, Any]:
         """The arguments `dimension`, `actions` or `schema` of `Agent`."""
+        arms: dict[str, Any] = {} if self.actions is None else {"actions": self.actions}
         if self.features is not None:
-            return {"schema": stored_schema(self.features)}
-        return {"dimension": self.dimension} if self.actions is None else {"actions": self.actions}
+            return arms | {"schema": stored_schema(self.features)}
+        return arms if self.featureless else arms | {"dimension": self.dimension}
 
     def options(self, merit: Merit | None = None) -> Options:
         """The options of the agent; a user's own merit must be given."""

@@ -69,6 +69,19 @@ class ClosedEpochs:
 
 
 @dataclass(frozen=True)
+class NamesState:
+    """The own records of names: see `own_record.OwnRecords`. A tally begins with its place."""
+
+    ratio: float
+    names: list[str]
+    shown_at: list[int]
+    once: list[str]
+    mine: list[list[float]]
+    used: list[list[float]] | None  # None if it is `mine`
+    sent: list[list[float]] | None = None  # the same
+
+
+@dataclass(frozen=True)
 class AgentState:
     """Everything that an agent has learnt and holds, exact to the bit; agents of equal state decide alike.
 
@@ -90,6 +103,8 @@ class AgentState:
     aged: Ages | None = None  # if there is a half-life
     features: dict[str, Any] | None = None  # `Schema.to_dict`, if there is a schema
     base: ClosedEpochs | None = None  # with secure aggregation, after the first epoch
+    records: NamesState | None = None  # if names have own records
+    others: list[float] | None = None  # what partners add to them: see `AgentModel.others`
 
 
 def as_numbers(values: list[float], size: int, name: str) -> Array:

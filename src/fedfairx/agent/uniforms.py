@@ -60,11 +60,16 @@ class Uniforms:
         self.each = each
         self._fill()
 
-    def normals(self) -> Array:
-        """Standard normals (d, 1) for Thompson's draw, from the uniforms after the one for the action."""
+    def normals(self, count: int) -> Array:
+        """Standard normals (count, 1) for Thompson's draw, from the uniforms after the one for the action."""
         from scipy.special import ndtri
 
-        return np.asarray(ndtri(np.array(self.ahead[-self.each : -1][::-1])))[:, None]
+        return np.asarray(ndtri(np.array(self.ahead[-1 - count : -1][::-1])))[:, None]
+
+    @property
+    def last(self) -> float:
+        """The last uniform of the next decision."""
+        return self.ahead[-self.each]
 
     @property
     def position(self) -> GeneratorPosition:

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedfairx.agent.actions import is_utf8
 from fedfairx.core.agent_kernels import LARGEST
+from fedfairx.core.own_record import CONTEXTS, RECORDS
 from fedfairx.core.slates import ONE, Weights
 from fedfairx.core.statistics import packed_size, unpack
 from fedfairx.decision import DecisionNote
@@ -111,7 +113,11 @@ def in_block(index: int, error: InvalidInput) -> InvalidInput:
 def as_names(names: Sequence[str], arms: int) -> list[str]:
     """Check that there is a name for each action."""
     as_list = [] if isinstance(names, str) else list(names)
-    texts = all(isinstance(name, str) for name in as_list)
+    try:
+        "".join(as_list)  # the fastest way to see whether all are texts
+        texts = True
+    except TypeError:
+        texts = False
     rule = f"must be {arms} strings, one for each action"
     require(texts and len(as_list) == arms, "names", rule, len(as_list))
     return as_list
@@ -283,6 +289,8 @@ def accept(
             "repeated number",
         )
         if release.number > number:
+            text = f"release of {name!r} must have no own records, as its mechanism adds noise"
+            _refuse(bool(release.tallies) and not exact, text)
             if exact:
                 _check_sums(name, release)
             new[name] = release
@@ -317,6 +325,16 @@ def _check_content(name: str, release: Release, *, dimension: int, mechanism: st
         f"release of {name!r} must have {size} numbers (dimension {dimension}), got {release.packed.size}",
         "dimension",
     )
+    width, tallies = dimension + CONTEXTS, release.tallies
+    _refuse(
+        not all(isinstance(each, str) and is_utf8(each) for each in tallies),
+        f"release of {name!r} must have own records of names that can be written as UTF-8",
+    )
+    _refuse(
+        any(tally.shape != (width,) for tally in tallies.values()),
+        f"release of {name!r} must have own records of {width} numbers each (dimension {dimension})",
+        "dimension",
+    )
     _refuse(
         not release.largest <= LARGEST**2,  # true for NaN
         f"release of {name!r} must be finite and at most {LARGEST**2:g} in size, got NaN, infinity or more",
@@ -341,6 +359,13 @@ def _check_sums(name: str, release: Release) -> None:
     """
     gram, _ = unpack(release.packed)
     rounding = max(ROUNDING * float(np.trace(gram)), TINY)
+    if release.tallies:
+        tallies = np.array([*release.tallies.values()])
+        counts, contexts = tallies[:, RECORDS], tallies[:, CONTEXTS:]
+        some = (counts > 0.0) & (counts.sum() <= (1.0 + ROUNDING) * release.count)
+        text = f"release of {name!r} must have own records of more than none, and of no more than its count"
+        _refuse(not some.all(), text, "absurd")
+        gram = gram - (contexts.T / counts) @ contexts  # what is left where ρ is 0
     text = f"release of {name!r} must hold sums of records: its Gram matrix is not positive semidefinite"
     _refuse(not _is_definite(gram, rounding), text, "indefinite")
 

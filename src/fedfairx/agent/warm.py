@@ -24,10 +24,10 @@ def warm(agent: Any) -> None:
         return
     options, slots = agent.options, as_weights(agent.options.slots)
     names = [str(number) for number in range(max(2, len(slots)))]
-    arms: dict[str, Any] = {"actions": names} if agent.actions else {"dimension": agent.dimension}
+    arms: dict[str, Any] = {"dimension": agent.dimension} if agent.dimension else {"actions": names}
     noisy = partial(
         private,
-        len(names) if agent.actions else agent.dimension,
+        agent.dimension,
         intercept=agent.columns > agent.dimension,
         epsilon=1.0,
         releases=4,
@@ -38,10 +38,12 @@ def warm(agent: Any) -> None:
     one, other = (
         type(agent)(**arms, options=options, privatizer=noisy() if agent.private else None) for _ in range(2)
     )
-    contexts = None if agent.actions else np.zeros((len(names), agent.dimension))
-    for weights in {slots} if agent.private else {slots, ONE, ONE * 2}:
-        for decision in (one.decide(contexts, slots=weights), *one.decide_many([contexts], slots=weights)):
-            one.observe(decision, rewards=[0.0] * len(weights))
+    contexts = np.zeros((len(names), agent.dimension)) if agent.dimension else None
+    for labels in (None, names, names) if contexts is not None else (None,):
+        for weights in {slots} if agent.private else {slots, ONE, ONE * 2}:
+            together = one.decide_many([contexts], slots=weights, names=[labels])
+            for decision in (one.decide(contexts, slots=weights, names=labels), *together):
+                one.observe(decision, rewards=[0.0] * len(weights))
     assert one.posterior.gram.size
     read_matrices([b"[[0]]"])
     one.absorb({one.name: one.release(), other.name: other.release()})
@@ -55,4 +57,4 @@ def is_warm(agent: Any) -> bool:
 
 def _kind(agent: Any) -> tuple[object, ...]:
     slots, half_life = as_weights(agent.options.slots), agent.options.half_life
-    return agent.rule, type(agent.merit), bool(agent.actions), agent.private, slots, half_life
+    return agent.rule, type(agent.merit), bool(agent.dimension), agent.private, slots, half_life

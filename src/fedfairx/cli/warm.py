@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
 
 from fedfairx.cli.common import Output, as_json
 
@@ -41,10 +40,9 @@ class Warm(Output):
 
         for rule in rules:
             began = time.perf_counter()
-            for names, secret in product((None, ["a", "b"]), (False, True)):
-                intercept = names is None and rule != "optimism"
-                noisy = made_private(intercept=intercept) if secret else None
-                warm(ffx.Agent(2 if names is None else None, actions=names, rule=rule, privatizer=noisy))
+            warm(ffx.Agent(actions=["a", "b"], rule=rule))
+            for noisy in (None, made_private(intercept=rule != "optimism")):
+                warm(ffx.Agent(2, rule=rule, privatizer=noisy))
             took(f"decisions by {rule}", began)
         for algorithm in algorithms:
             began = time.perf_counter()

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.estimate import derive, estimate, grow
-from fedfairx.core.expected_merit import put_log_merits, put_log_merits_of_arms
+from fedfairx.core.estimate import derive, estimate
+from fedfairx.core.expected_merit import put_log_merits
 from fedfairx.core.learner import (
     CENTRE,
     COUNT,
@@ -45,18 +45,18 @@ from fedfairx.core.optimism.problem import (
     scratch_size,
 )
 from fedfairx.core.optimism.solver import Solver, Variant, choose
+from fedfairx.core.own_record import draw_own, whiten, whiten_record
 from fedfairx.core.policy import at_least, draw, normalize
 from fedfairx.core.posterior import (
     LikelySizes,
     Prior,
     posterior_mean,
-    posterior_mean_of_arms,
     sample,
     squared_width,
 )
 from fedfairx.core.rules import EXPECTED_MERIT, OPTIMISM, RULES, THOMPSON
 from fedfairx.core.slates import fill_slots, give_to_best, raise_to_least, share_out, slate_scratch
-from fedfairx.core.statistics import add, diagonal_entries, dimension_of, embedded, place
+from fedfairx.core.statistics import add, dimension_of, embedded
 from fedfairx.lanes.decorators import compiled, layout, releasing, stage
 from fedfairx.lanes.rows import Rows, by_lane, cut, flat, floats, size_of, zeros
 from fedfairx.lanes.vector import fma, from_bits
@@ -120,58 +120,68 @@ def answer(contexts: Rows, policy: Rows, theta: Rows, least_share: float, out: R
 
 
 @stage
-def _learn(memory: Rows, context: Rows, first: int, dimension: int, weight: float, reward: float) -> float:
+def _learn(
+    memory: Rows,
+    sums: Array | None,
+    context: Rows,
+    first: int,
+    dimension: int,
+    weight: float,
+    reward: float,
+    tallies: Array | None,
+    place: int | None,
+    ratio: float | None,
+) -> float:
     """Learn one observation: x is `weight` times the context that begins at `first`. Returns
-    log(1 + xᵀV⁻¹x), the growth of log det V; below 0, V⁻¹ must be derived from the sums."""
+    log(1 + xᵀV⁻¹x), the growth of log det V; below 0, V⁻¹ must be derived from the sums.
+
+    sums: packed (q,), to which the record is added as it is, or None. What V⁻¹ gets is whitened, if the name
+    has a tally.
+    """
     parts = memory_layout(memory, dimension)
     state = parts.learner
     numbers = state.numbers
     for j in range(dimension):
         state.chosen[j] = weight * context[first + j]
-    numbers[REWARD] = reward
-    learn(state)
     add(parts.fresh, state.chosen, reward)
+    if sums is not None:
+        add(floats(sums), state.chosen, reward)
+    squares = fma(reward, reward, numbers[SQUARES])
+    numbers[REWARD] = reward
+    # Numba leaves out what is under `is not None` of None.
+    if tallies is not None and place is not None and ratio is not None:  # noqa: SIM102
+        if place >= 0:
+            numbers[REWARD] = whiten_record(floats(tallies), place, ratio, weight, state.chosen, reward)
+    learn(state)
+    numbers[SQUARES] = squares
     numbers[COUNT] += 1.0
     numbers[OBSERVED] += 1.0
     return math.log(numbers[GROWTH]) if numbers[GROWTH] > 0.0 else -math.inf
 
 
 @compiled
-def learn_one(memory: Array, context: Array, weight: float, reward: float) -> float:
-    """Learn one observation: see `_learn`."""
-    return _learn(floats(memory), floats(context), 0, context.shape[0], weight, reward)
-
-
-@compiled
-def learn_arm(memory: Array, dimension: int, arm: int, weight: float, reward: float) -> float:
-    """`learn_one` for the unit vector of a coordinate, in O(d) where V⁻¹ is diagonal."""
-    parts = memory_layout(floats(memory), dimension)
-    state, numbers = parts.learner, parts.learner.numbers
-    for j in range(dimension):
-        state.chosen[j] = 0.0
-        state.product[j] = weight * state.inverse[j, arm]
-    state.chosen[arm] = weight
-    squared = weight * weight * state.inverse[arm, arm]
-    numbers[GROWTH] = grow(state.inverse, state.chosen, state.product, squared)
-    numbers[SQUARES] = fma(reward, reward, numbers[SQUARES])
-    for sums in (state.statistics, parts.fresh):
-        sums[place(dimension, arm, arm)] += weight * weight
-        sums[sums.shape[0] - dimension + arm] += weight * reward
-    numbers[COUNT] += 1.0
-    numbers[OBSERVED] += 1.0
-    return math.log(numbers[GROWTH]) if numbers[GROWTH] > 0.0 else -math.inf
-
-
-@compiled
-def learn_and_add(
-    memory: Array, sums: Array, values: Array, at: int, dimension: int, weight: float, reward: float
+def learn_one(
+    memory: Array, sums: Array | None, values: Array, at: int, dimension: int, weight: float, reward: float
 ) -> float:
-    """`learn_one` and `add_one` for the context that begins at values[at]."""
-    rows = floats(memory)
-    growth = _learn(rows, floats(values), at, dimension, weight, reward)
-    state, _ = learner(rows, dimension)
-    add(floats(sums), state.chosen, reward)
-    return growth
+    """Learn the record of the context that begins at values[at], and add it to sums (q,): see `_learn`."""
+    return _learn(floats(memory), sums, floats(values), at, dimension, weight, reward, None, None, None)
+
+
+@compiled
+def learn_named(
+    memory: Array,
+    sums: Array | None,
+    values: Array,
+    at: int,
+    dimension: int,
+    weight: float,
+    reward: float,
+    tallies: Array,
+    place: int,
+    ratio: float,
+) -> float:
+    """`learn_one` for a name with an own record, at this place of tallies (n, d + 2); ratio ρ."""
+    return _learn(floats(memory), sums, floats(values), at, dimension, weight, reward, tallies, place, ratio)
 
 
 @compiled
@@ -184,8 +194,11 @@ def learn_slate(
     rewards: Array,
     growth: float,
     updates: int,
+    tallies: Array | None,
+    places: Coordinates | None,
+    ratio: float | None,
 ) -> tuple[float, int]:
-    """`learn_and_add` for all m slots of a decision, whose contexts begin at values[at].
+    """`learn_one` for all m slots of a decision, whose contexts begin at values[at].
 
     Returns `growth` with what log det V has grown by, slot by slot, and the number of `updates` since V⁻¹ was
     derived from the sums, which is done at once where it must.
@@ -194,9 +207,21 @@ def learn_slate(
     dimension = (values.shape[0] - at) // slots
     state, _ = learner(rows, dimension)
     for slot in range(slots):
-        first, reward = at + slot * dimension, rewards[slot]
-        grown = _learn(rows, floats(values), first, dimension, weights[slot], reward)
-        add(floats(sums), state.chosen, reward)
+        first, reward, place = at + slot * dimension, rewards[slot], 0
+        if places is not None:
+            place = places[slot]
+        grown = _learn(
+            rows,
+            sums,
+            floats(values),
+            first,
+            dimension,
+            weights[slot],
+            reward,
+            tallies,
+            place,
+            ratio,
+        )
         updates += 1
         if grown >= 0.0:
             growth += grown
@@ -213,12 +238,19 @@ def _radius(memory: Array, dimension: int) -> float:
 
 
 @releasing
-def _learnt_sizes(
-    memory: Array, own: Array, workspace: Array, grid: Array, dense: bool | None
-) -> tuple[float, float]:
+def _learnt_sizes(memory: Array, own: Array, workspace: Array, grid: Array) -> tuple[float, float, float]:
     dimension = workspace.shape[0]
     state, _ = learner(floats(memory), dimension)
-    return learnt_sizes(state, floats(own), floats(workspace), floats(grid), dense)
+    return learnt_sizes(state, floats(own), floats(workspace), floats(grid), None)
+
+
+@releasing
+def _learnt_sizes_beside(
+    memory: Array, own: Array, workspace: Array, grid: Array, names: Array
+) -> tuple[float, float, float]:
+    dimension = workspace.shape[0]
+    state, _ = learner(floats(memory), dimension)
+    return learnt_sizes(state, floats(own), floats(workspace), floats(grid), floats(names))
 
 
 @compiled
@@ -350,17 +382,20 @@ class AgentMemory:
         """Whether the prior's mean is learnt too."""
         return bool(self._state.numbers[LEARNING_MEAN] > 0.0)
 
-    def learn_sizes(self, own: Array) -> None:
-        """Learn σ and the prior's sd from all own records, packed (q,); V⁻¹ must be derived afterwards."""
-        variance, ridge, _ = self.likely_sizes(own)
+    def learn_sizes(self, own: Array, names: Array | None = None) -> None:
+        """Learn σ and the prior's sd, as `likely_sizes` says; V⁻¹ must be derived afterwards."""
+        variance, ridge, _, _ = self.likely_sizes(own, names)
         self._set_sizes(Sizes(variance, ridge, self.sizes.mean))
 
-    def likely_sizes(self, own: Array) -> tuple[float, float, Array]:
-        """The likeliest σ² and λ by own records, packed (q,), and (POINTS, 3) ln p(λ), σ² and λ of all λ."""
+    def likely_sizes(self, own: Array, names: Array | None = None) -> tuple[float, float, float, Array]:
+        """The likeliest σ² and λ by own records, packed (q,), their ln p, and (POINTS, 3) ln p, σ² and λ.
+
+        names: as for `learnt_sizes`.
+        """
         workspace, grid = np.empty((self.dimension, self.dimension + 1)), np.empty((POINTS, 3))
-        dense = None if self._is_of_arms(own) else True
-        variance, ridge = _learnt_sizes(self.memory, own, workspace, grid, dense)
-        return variance, ridge, grid
+        if names is None:
+            return *_learnt_sizes(self.memory, own, workspace, grid), grid
+        return *_learnt_sizes_beside(self.memory, own, workspace, grid, names), grid
 
     def learn_mean(self) -> None:
         """Learn the prior's mean, if that is to be done, from what decisions come from; V⁻¹ is that of it."""
@@ -416,18 +451,7 @@ class AgentMemory:
 
     def derive(self) -> None:
         """Derive V⁻¹ from the sums."""
-        if self._is_of_arms(self.statistics):  # as `_derive` does, to the bit, with nothing to compile
-            sizes = self.statistics[diagonal_entries(self.dimension)] + self.ridge
-            roots = 1.0 / np.sqrt(np.maximum(sizes, self.ridge))
-            self.inverse[:] = 0.0
-            np.fill_diagonal(self.inverse, roots * roots)
-        else:
-            _derive(self.memory, self.dimension)
-
-    def _is_of_arms(self, packed: Array) -> bool:
-        """Whether all contexts are unit vectors, by the kind of agent and by these sums (q,)."""
-        gram, sizes = packed[: -self.dimension], packed[diagonal_entries(self.dimension)]
-        return bool(self._state.common.array.all()) and np.count_nonzero(gram) == np.count_nonzero(sizes)
+        _derive(self.memory, self.dimension)
 
 
 def likely_sizes(
@@ -438,10 +462,12 @@ def likely_sizes(
     *,
     common: Sequence[int] = (),
     centre: float = 0.0,
-) -> LikelySizes:
-    """What σ and the prior's sd may be, by packed sums (q,) of own records.
+    names: Array | None = None,
+) -> tuple[LikelySizes, float]:
+    """What σ and the prior's sd may be, by packed sums (q,) of own records; and ln p of all together.
 
-    squares: the sum of their squared rewards; observed: their number; prior, common: as for `learner.start`.
+    squares: the sum of their squared rewards; observed: their number; prior, common: as for `learner.start`;
+    names: as for `marginal_likelihood.learnt_sizes`.
     """
     dimension = dimension_of(own)
     rule = RULES[EXPECTED_MERIT]
@@ -449,37 +475,44 @@ def likely_sizes(
         dimension, merit=Exponential(), rule=rule, prior=prior, common=common, centre=centre
     )
     memory.restore(memory.sizes, squares, observed)
-    likely, variance, ridge = memory.likely_sizes(own)[2].T
+    likely, variance, ridge = memory.likely_sizes(own, names)[3].T
     weights, wide = np.exp(likely - likely.max()), memory.mean_variance
-    return LikelySizes(weights / weights.sum(), variance, ridge, ASSUMED_WEIGHT + observed, wide)
+    total = float(likely.max() + np.log(weights.sum()))
+    sizes = LikelySizes(weights / weights.sum(), variance, ridge, ASSUMED_WEIGHT + observed, wide)
+    return sizes, total
 
 
 @stage
-def _believe(contexts: Rows, parts: MemoryLayout, quadrature: bool | None, policy: Rows) -> None:
+def _believe(
+    contexts: Rows,
+    parts: MemoryLayout,
+    quadrature: bool | None,
+    policy: Rows,
+    tallies: Array | None,
+    places: Coordinates | None,
+    work: Array | None,
+    ratio: float | None,
+    seed: float,
+) -> None:
     """policy (K,) ← log merits by the posterior; for Thompson sampling by the drawn θ, which is in the place
-    of θ̂. `quadrature` is that of `put_log_merits`."""
+    of θ̂. `quadrature` is that of `put_log_merits`; tallies and the rest are as for `decide_among_names`."""
     state, rule = parts.learner, parts.settings[RULE]
     if rule != THOMPSON:
         posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
     theta, inverse, variance = state.estimate, state.inverse, state.numbers[NOISE_VARIANCE]
     merit, expecting, product = state.merit, rule == EXPECTED_MERIT, state.product
-    put_log_merits(contexts, theta, inverse, variance, merit, expecting, quadrature, product, policy)
-
-
-@stage
-def _believe_arms(
-    arms: Coordinates, parts: MemoryLayout, diagonal: bool, quadrature: bool | None, policy: Rows
-) -> None:
-    """`_believe` for unit vectors as contexts, whose coordinates are arms (K,); `diagonal` is that of V⁻¹."""
-    state, rule = parts.learner, parts.settings[RULE]
-    ridge = state.numbers[RIDGE]
-    if rule != THOMPSON and diagonal:
-        posterior_mean_of_arms(state.inverse, state.statistics, state.mean, ridge, state.estimate)
-    elif rule != THOMPSON:
-        posterior_mean(state.inverse, state.statistics, state.mean, ridge, state.estimate)
-    theta, inverse, variance = state.estimate, state.inverse, state.numbers[NOISE_VARIANCE]
-    merit, expecting, product = state.merit, rule == EXPECTED_MERIT, state.product
-    put_log_merits_of_arms(arms, theta, inverse, variance, merit, expecting, quadrature, product, policy)
+    if tallies is None:
+        put_log_merits(
+            contexts, theta, inverse, variance, merit, expecting, quadrature, product, policy, None
+        )
+    if tallies is not None and places is not None and work is not None and ratio is not None:
+        arms, dimension = contexts.shape
+        white, rest = cut(floats(work), arms, dimension)
+        beside, rest = cut(rest, 2, arms)
+        whiten(contexts, floats(tallies), places, ratio, white, beside)
+        if rule == THOMPSON:
+            draw_own(beside, places, variance, seed)
+        put_log_merits(white, theta, inverse, variance, merit, expecting, quadrature, product, policy, beside)
 
 
 @compiled
@@ -493,10 +526,37 @@ def decide_by_posterior(
     x = floats(contexts)
     if not all_sound(x):
         return -1
-    arms, dimension = x.shape
-    parts = memory_layout(floats(memory), dimension)
-    policy, _ = cut(floats(out), arms)
-    _believe(x, parts, quadrature, policy)
+    parts = memory_layout(floats(memory), x.shape[1])
+    policy, _ = cut(floats(out), x.shape[0])
+    _believe(x, parts, quadrature, policy, None, None, None, None, 0.0)
+    normalize(policy)
+    return answer(x, policy, parts.learner.estimate, parts.settings[LEAST_SHARE], floats(out), uniform)
+
+
+@compiled
+def decide_among_names(
+    contexts: Array,
+    memory: Array,
+    out: Array,
+    uniform: float,
+    quadrature: bool | None,
+    tallies: Array,
+    places: Coordinates,
+    work: Array,
+    ratio: float,
+    seed: float,
+) -> int:
+    """`decide_by_posterior` for arms with names, of which some have own records.
+
+    tallies: (n, d + 2) of own records, at these places (K,); below 0 for a name without one. `ratio` is ρ,
+        `seed` a uniform for `draw_own`, and work (K (d + 2),) is overwritten.
+    """
+    x = floats(contexts)
+    if not all_sound(x):
+        return -1
+    parts = memory_layout(floats(memory), x.shape[1])
+    policy, _ = cut(floats(out), x.shape[0])
+    _believe(x, parts, quadrature, policy, tallies, places, work, ratio, seed)
     normalize(policy)
     return answer(x, policy, parts.learner.estimate, parts.settings[LEAST_SHARE], floats(out), uniform)
 
@@ -509,44 +569,27 @@ def decide_together(
     uniforms: Array,
     actions: Coordinates,
     quadrature: bool | None,
+    tallies: Array | None,
+    places: Coordinates | None,
+    work: Array | None,
+    ratio: float | None,
 ) -> None:
-    """`decide_by_posterior` for contexts (B, K, d) that are sound, with a row of `out` and an action each."""
+    """`decide_by_posterior` for contexts (B, K, d) that are sound, with a row of `out` and an action each.
+
+    places (B, K) where there are tallies.
+    """
     count, arms, dimension = contexts.shape
     parts = memory_layout(floats(memory), dimension)
     for b in range(count):
         x, row = floats(contexts[b]), floats(out[b])
         policy, _ = cut(row, arms)
-        _believe(x, parts, quadrature, policy)
+        if tallies is None:
+            _believe(x, parts, quadrature, policy, None, None, None, None, 0.0)
+        if tallies is not None and places is not None:
+            _believe(x, parts, quadrature, policy, tallies, places[b], work, ratio, 0.0)
         normalize(policy)
         estimate, least = parts.learner.estimate, parts.settings[LEAST_SHARE]
         actions[b] = answer(x, policy, estimate, least, row, uniforms[b])
-
-
-@compiled
-def decide_among_arms(
-    arms: Coordinates,
-    dimension: int,
-    memory: Array,
-    diagonal: bool,
-    out: Array,
-    uniform: float,
-    quadrature: bool | None,
-) -> int:
-    """`decide_by_posterior` for unit vectors as contexts, whose coordinates are arms (K,).
-
-    diagonal: whether V⁻¹ is diagonal, which takes a K-th of the time.
-    """
-    count, rows = arms.shape[0], floats(out)
-    parts = memory_layout(floats(memory), dimension)
-    policy, _ = cut(rows, count)
-    _believe_arms(arms, parts, diagonal, quadrature, policy)
-    normalize(policy)
-    action = draw_at_least(policy, parts.settings[LEAST_SHARE], uniform)
-    for j in range(dimension):
-        rows[count + j] = parts.learner.estimate[j]
-        rows[count + dimension + j] = 0.0
-    rows[count + dimension + arms[action]] = 1.0
-    return action
 
 
 class SlateAnswer(NamedTuple):
@@ -593,6 +636,11 @@ def decide_slate(
     out: Array,
     uniform: float,
     quadrature: bool | None,
+    tallies: Array | None,
+    places: Coordinates | None,
+    work: Array | None,
+    ratio: float | None,
+    seed: float,
 ) -> int:
     """`decide_by_posterior` for slots of these weights (m,); `out` is a `slate_answer`."""
     x, v = floats(contexts), floats(weights)
@@ -601,41 +649,11 @@ def decide_slate(
     arms, dimension = x.shape
     parts = memory_layout(floats(memory), dimension)
     slate = slate_answer(floats(out), arms, dimension, v.shape[0])
-    work = slate_scratch(floats(workspace), v.shape[0], arms)
-    _believe(x, parts, quadrature, slate.exposure)
-    share_out(slate.exposure, v, parts.settings[LEAST_SHARE], work)
-    fill_slots(slate.exposure, v, uniform, work)
-    _show(x, parts.learner.estimate, slate, work.shown)
-    return 0
-
-
-@compiled
-def decide_slate_among_arms(
-    arms: Coordinates,
-    dimension: int,
-    memory: Array,
-    diagonal: bool,
-    weights: Array,
-    workspace: Array,
-    out: Array,
-    uniform: float,
-    quadrature: bool | None,
-) -> int:
-    """`decide_slate` for unit vectors as contexts, whose coordinates are arms (K,)."""
-    v = floats(weights)
-    parts = memory_layout(floats(memory), dimension)
-    slate = slate_answer(floats(out), arms.shape[0], dimension, v.shape[0])
-    work = slate_scratch(floats(workspace), v.shape[0], arms.shape[0])
-    _believe_arms(arms, parts, diagonal, quadrature, slate.exposure)
-    share_out(slate.exposure, v, parts.settings[LEAST_SHARE], work)
-    fill_slots(slate.exposure, v, uniform, work)
-    for j in range(dimension):
-        slate.theta[j] = parts.learner.estimate[j]
-        for p in range(v.shape[0]):
-            slate.contexts[p, j] = 0.0
-    for p in range(v.shape[0]):
-        slate.contexts[p, arms[int(work.shown[p])]] = 1.0
-    _as_integers(work.shown)
+    slots = slate_scratch(floats(workspace), v.shape[0], arms)
+    _believe(x, parts, quadrature, slate.exposure, tallies, places, work, ratio, seed)
+    share_out(slate.exposure, v, parts.settings[LEAST_SHARE], slots)
+    fill_slots(slate.exposure, v, uniform, slots)
+    _show(x, parts.learner.estimate, slate, slots.shown)
     return 0
 
 

@@ -19,7 +19,6 @@ from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.linalg import lane_of
 from fedfairx.lanes.rows import Rows, by_lane
 from fedfairx.lanes.vector import fma, sqrt
-from fedfairx.util.arrays import Coordinates
 
 FAR = -30.0  # below it Φ is taken from its asymptotic series, whose error there is 2e-12
 NEGLIGIBLE = 38.0  # e^-38 is 3e-17
@@ -132,11 +131,13 @@ def put_log_merits(
     quadrature: bool | None,
     product: Rows,
     policy: Rows,
+    beside: Rows | None,
 ) -> None:
     """policy ← ln E f(μ_a), μ_a ~ N(x_a·θ, σ² x_aᵀV⁻¹x_a); unless `expecting`, ln f(x_a·θ).
 
     contexts (K, d), theta (d,), inverse (d, d), merit (MERIT_ROWS,), policy (K,); product (d,) is workspace.
     `quadrature` is None where every merit is exponential: then nothing else is compiled.
+    beside (2, K), unless it is None, is added to means and to variances over σ² (`own_record.whiten`).
     """
     for a in range(contexts.shape[0]):
         mean, width = 0.0, 0.0
@@ -144,27 +145,11 @@ def put_log_merits(
             mean = fma(contexts[a, j], theta[j], mean)
         if expecting:
             width = squared_width(contexts, a, inverse, product)
+        if beside is not None:
+            mean = mean + beside[0, a]
+            if expecting:
+                width = width + beside[1, a]
         put_log_merit(a, mean, width, variance, merit, quadrature, policy, product)
-
-
-@stage
-def put_log_merits_of_arms(
-    arms: Coordinates,
-    theta: Rows,
-    inverse: Rows,
-    variance: float,
-    merit: Rows,
-    expecting: bool,
-    quadrature: bool | None,
-    product: Rows,
-    policy: Rows,
-) -> None:
-    """`put_log_merits` for unit vectors as contexts, whose coordinates are arms (K,)."""
-    for a in range(arms.shape[0]):
-        width = 0.0
-        if expecting:
-            width = inverse[arms[a], arms[a]]
-        put_log_merit(a, theta[arms[a]], width, variance, merit, quadrature, policy, product)
 
 
 @stage
@@ -180,5 +165,5 @@ def expose_by_posterior(
     policy: Rows,
 ) -> None:
     """π(a) ∝ E f(μ_a), in log space; the arguments are those of `put_log_merits`."""
-    put_log_merits(contexts, theta, inverse, variance, merit, expecting, quadrature, product, policy)
+    put_log_merits(contexts, theta, inverse, variance, merit, expecting, quadrature, product, policy, None)
     normalize(policy)

@@ -164,12 +164,17 @@ def tridiagonal_forms(matrix: Rows, ridge: float, moment: Rows) -> tuple[float, 
 
 @stage
 def learnt_sizes(
-    state: Learner, own: Rows, matrix: Rows, grid: Rows | None, dense: bool | None
-) -> tuple[float, float]:
-    """σ² and λ of every lane, by its own packed records (q,).
+    state: Learner,
+    own: Rows,
+    matrix: Rows,
+    grid: Rows | None,
+    names: Rows | None,
+) -> tuple[float, float, float]:
+    """σ² and λ of every lane, by its own packed records (q,), and ln p(λ).
 
     Overwrites matrix (d, d + 1), `product` and `estimate`. grid (POINTS, 3), unless it is None, gets for each
-    λ: ln p(λ), σ² and λ. `dense` is None where all contexts are unit vectors: then less is compiled.
+    λ: ln p(λ), σ² and λ. names (3,), unless it is None, says that `own` are whitened sums for some ρ
+    (`own_record`): it has Σ k r², Σ ln(1 + n/ρ) and ln(ρ τ₀²). τ₀ is the first guess of τ, trusted as sd₀ is.
     """
     numbers, mean, common, centred = state.numbers, state.mean, state.common, state.product
     dimension = mean.shape[0]
@@ -193,8 +198,9 @@ def learnt_sizes(
             matrix[j, dimension] = fma(matrix[i, j], common[i], matrix[j, dimension])
     for i in range(dimension):
         lengths = fma(common[i], matrix[i, dimension], lengths)
-    if dense is not None:
-        tridiagonalize(matrix, centred, state.estimate)
+    tridiagonalize(matrix, centred, state.estimate)
+    if names is not None:
+        squares = squares - names[0]
     weight, guess = numbers[OBSERVED] + ASSUMED_WEIGHT, ASSUMED_WEIGHT * numbers[ASSUMED_NOISE]
     learning = numbers[LEARNING_MEAN]  # 1, or 0: then δ is 0
     back = learning * back
@@ -220,13 +226,16 @@ def learnt_sizes(
         size = 0.5 * log(noise / (ridge * numbers[ASSUMED_VARIANCE])) / LOG_SD
         far = fma((shift - back) / wide, shift - back, log(fma(p, wide / noise, 1.0)))
         likely = -0.5 * fma(size, size, fma(weight, log(noise), volume + far))
+        if names is not None:
+            apart = 0.5 * (log(noise) - names[2]) / LOG_SD
+            likely = fma(-0.5, fma(apart, apart, names[1]), likely)
         if grid is not None:
             grid[k, 0], grid[k, 1], grid[k, 2] = likely, noise, ridge
         likely = fma(-refused, larger(fma(LOG_SD, size, -widest), 0.0), likely)
         variance = where_above(likely, best, noise, variance)
         best_ridge = where_above(likely, best, ridge, best_ridge)
         best = larger(likely, best)
-    return variance, best_ridge
+    return variance, best_ridge, best
 
 
 @stage
@@ -241,7 +250,8 @@ def learnt_mean(state: Learner, inverse: Rows) -> float:
     for i in range(dimension):
         estimate, total = 0.0, 0.0
         for j in range(dimension):
-            estimate = fma(inverse[i, j], fma(ridge, guess, state.statistics[first + j]), estimate)
+            mean = where_above(state.common[j], 0.0, guess, state.mean[j])  # before it was learnt
+            estimate = fma(inverse[i, j], fma(ridge, mean, state.statistics[first + j]), estimate)
             total = fma(inverse[i, j], state.common[j], total)
         information = fma(state.common[i], fma(-ridge, total, 1.0), information)
         moved = fma(state.common[i], estimate - guess, moved)

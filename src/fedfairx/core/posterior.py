@@ -12,7 +12,8 @@ as sure of an action that it has never seen, and starve it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ import numpy as np
 
 from fedfairx.core.confidence import LARGEST_SETTING, SIZE
 from fedfairx.core.merit import Merit, Range
+from fedfairx.core.own_record import CONTEXTS, RECORDS, REWARDS
 from fedfairx.errors import require
 from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.linalg import blend, inner
@@ -144,6 +146,24 @@ class LikelySizes(NamedTuple):
         return cls(one, noise_sd**2 * one, ridge * one, math.inf, sd**2 + noise_sd**2)
 
 
+class NamesBelief(NamedTuple):
+    """What names differ by beside features (`own_record`): m cases of ρ, and how likely each is."""
+
+    places: Mapping[str, int]  # of names, among the tallies
+    tallies: Array  # (n, d + 2)
+    weights: Array  # (m,) of the cases; they sum to 1
+    ratios: Array  # (m,) ρ
+    sizes: tuple[LikelySizes, ...]  # of σ and the prior's sd, for each
+
+
+class PosteriorDraws(NamedTuple):
+    """Draws of θ (d, S) and, for names, of σ² and ρ (S,)."""
+
+    thetas: Array
+    variance: Array
+    ratio: Array
+
+
 @dataclass(frozen=True)
 class Posterior:
     """θ given sums of records, averaged over what σ, the prior's sd and its mean may be.
@@ -153,6 +173,7 @@ class Posterior:
     sizes: the likely sizes.
     common: (d,) 1 in the coordinates whose prior mean is learnt, else 0: see `marginal_likelihood`.
     reward_range: (low, high) of all rewards, if known: no expected reward is outside.
+    names: of names with own records, whose tallies are in gram and moment; `sizes` is then not used.
 
     >>> sizes = LikelySizes.fixed(sd=1.0, noise_sd=1.0)
     >>> Posterior(np.diag([3.0, 1.0]), np.ones(2), np.zeros(2), sizes, np.zeros(2)).mean.tolist()
@@ -165,6 +186,24 @@ class Posterior:
     sizes: LikelySizes
     common: Array
     reward_range: Range | None = None
+    names: NamesBelief | None = None
+
+    @cached_property
+    def _cases(self) -> list[tuple[float, float, Posterior]]:
+        """Weight, ρ and what is believed of θ for each case of ρ, with own records integrated out."""
+        if self.names is None:
+            return [(1.0, math.inf, self)]
+        tallies, cases = self.names.tallies[self.names.tallies[:, RECORDS] > 0.0], []
+        counts, rewards, contexts = tallies[:, RECORDS], tallies[:, REWARDS], tallies[:, CONTEXTS:]
+        for weight, ratio, sizes in zip(
+            self.names.weights.tolist(), self.names.ratios.tolist(), self.names.sizes, strict=True
+        ):
+            shares = 1.0 / (counts + ratio)
+            gram = self.gram - (contexts.T * shares) @ contexts
+            moment = self.moment - (shares * rewards) @ contexts
+            case = replace(self, gram=gram, moment=moment, sizes=sizes, names=None)
+            cases.append((weight, ratio, case))
+        return cases
 
     @cached_property
     def _basis(self) -> tuple[Array, Array | None]:
@@ -201,22 +240,62 @@ class Posterior:
     @cached_property
     def mean(self) -> Array:
         """(d,) of θ."""
+        if self.names is not None:
+            return np.asarray(sum(weight * case.mean for weight, _, case in self._cases))
         sizes, (_, vectors) = self.sizes, self._basis
         mean = self._around(sizes.ridge, self._shift[0]) @ sizes.weights
         return np.asarray(mean if vectors is None else vectors @ mean)
 
-    def draws(self, levels: Array, factors: Array, normals: Array) -> Array:
-        """(d, S) draws of θ.
+    def draws(self, levels: Array, factors: Array, normals: Array) -> PosteriorDraws:
+        """S draws.
 
         levels: (S,) uniforms, for the sizes; factors: (S,) draws of freedom/χ²; normals: (1 + d, S).
         """
+        if self.names is None:
+            return self._draws(levels, factors, normals, math.inf)
+        cases, size = self._cases, levels.size
+        ends = np.cumsum([weight for weight, _, _ in cases])
+        which = np.minimum(np.searchsorted(ends, levels, side="right"), len(cases) - 1)
+        drawn = PosteriorDraws(np.empty((normals.shape[0] - 1, size)), np.empty(size), np.empty(size))
+        for number, (weight, ratio, case) in enumerate(cases):
+            some = np.flatnonzero(which == number)
+            left = np.clip((levels[some] - (ends[number] - weight)) / weight, 0.0, 1.0)
+            each = case._draws(left, factors[some], normals[:, some], ratio)
+            drawn.thetas[:, some], drawn.variance[some], drawn.ratio[some] = each
+        return drawn
+
+    def _draws(self, levels: Array, factors: Array, normals: Array, ratio: float) -> PosteriorDraws:
         sizes, (values, vectors) = self.sizes, self._basis
         case = np.searchsorted(np.cumsum(sizes.weights)[:-1], levels, side="right")
         variance, ridge = sizes.variance[case] * factors, sizes.ridge[case]
         shift, looseness = (each[case] for each in self._shift)
         shift = shift + np.sqrt(variance * looseness) * normals[0]
         thetas = self._around(ridge, shift) + np.sqrt(variance / (values[:, None] + ridge)) * normals[1:]
-        return np.asarray(thetas if vectors is None else vectors @ thetas)
+        thetas = np.asarray(thetas if vectors is None else vectors @ thetas)
+        return PosteriorDraws(thetas, variance, np.full(levels.size, ratio))
+
+    def own_mean(self, names: Sequence[str]) -> Array:
+        """(N,) the expected difference of each name from others with the same features."""
+        counts, rewards, contexts = self._tallies_of(names)
+        means = np.zeros(len(names))
+        for weight, ratio, case in self._cases:
+            means += weight * (rewards - contexts @ case.mean) / (counts + ratio)
+        return means
+
+    def own_draws(self, names: Sequence[str], drawn: PosteriorDraws, normals: Array) -> Array:
+        """(N, S) draws of it, given those of θ; normals (N, S)."""
+        counts, rewards, contexts = self._tallies_of(names)
+        shares = 1.0 / (counts[:, None] + drawn.ratio)
+        return np.asarray(
+            shares * (rewards[:, None] - contexts @ drawn.thetas) + np.sqrt(drawn.variance * shares) * normals
+        )
+
+    def _tallies_of(self, names: Sequence[str]) -> tuple[Array, Array, Array]:
+        """n (N,), r (N,) and s (N, d) of names, zeros for one without a tally."""
+        assert self.names is not None
+        places = np.array([self.names.places.get(name, -1) for name in names], dtype=np.int64)
+        rows = np.where(places[:, None] >= 0, self.names.tallies[places], 0.0)
+        return rows[:, RECORDS], rows[:, REWARDS], rows[:, CONTEXTS:]
 
 
 @stage
@@ -229,15 +308,6 @@ def posterior_mean(inverse: Rows, packed: Rows, mean: Rows, ridge: float, theta:
         for j in range(dimension):
             s = fma(inverse[i, j], fma(ridge, mean[j], packed[moment + j]), s)
         theta[i] = s
-
-
-@stage
-def posterior_mean_of_arms(inverse: Rows, packed: Rows, mean: Rows, ridge: float, theta: Rows) -> None:
-    """`posterior_mean` where V⁻¹ is diagonal: the same bits in O(d)."""
-    dimension = theta.shape[0]
-    moment = packed.shape[0] - dimension
-    for i in range(dimension):
-        theta[i] = fma(inverse[i, i], fma(ridge, mean[i], packed[moment + i]), 0.0)
 
 
 @stage

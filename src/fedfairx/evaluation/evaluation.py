@@ -76,7 +76,7 @@ class Evaluation:
             "it only grows at its end. Those of SNIPS are only right for long logs.",
             "Fairness regret is the mean distance from shares by true merit, which the log leaves uncertain: "
             f"an estimate with a {100 * LEVEL:g} % credible interval, right if rewards are linear in the "
-            "features and the prior is right, for one look at the log.",
+            "features and differ by name, and the prior is right, for one look at the log.",
         ]
         if self.replayed:
             sentences.append(
@@ -163,7 +163,7 @@ def evaluate(
     sorted_log = gather(decision_log.decisions)
     draws = _draws(sorted_log)
     decisions, left_out = _complete(sorted_log, ends)
-    guesses = guesses_of(decisions.blocks, decisions.scale)
+    guesses = guesses_of(decisions.blocks, decisions.scale, named=decisions.named)
     all_shares = {LOGGED: [block.policy for block in decisions.blocks]}
     for name, policy in others.items():
         if isinstance(policy, Options) and policy.reward_range is None:
@@ -274,9 +274,9 @@ def _regrets(decisions: Decisions, policies: Sequence[Sequence[Array]], options:
     """The fairness regret of each policy, under what these options' agent believes after the whole log."""
     merit = options.merit
     assert merit is not None
-    ends = zip(
-        *interval(distances(decisions.entered(), policies, believed(options, decisions), merit)), strict=True
-    )
+    belief = believed(options, decisions)
+    found = distances(decisions.entered(), policies, belief, merit, decisions.names)
+    ends = zip(*interval(found), strict=True)
     return [Estimate(*map(float, each)) for each in ends]
 
 

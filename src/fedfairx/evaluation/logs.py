@@ -94,7 +94,8 @@ def _database(place: str, agent: str | None, merit: Merit | None) -> DecisionLog
         gone = Journal(log, stored.number).amendments().gone()
     settings = read_value(stored.settings | {"name": stored.name}, StoredSettings, "agent")
     own = merit_from(settings.merit, merit)
-    return DecisionLog(_stored(place, stored.number), settings.options(own), gone)
+    decisions = _stored(place, stored.number, features=not settings.featureless)
+    return DecisionLog(decisions, settings.options(own), gone)
 
 
 def _chosen(agents: Sequence[AgentRow], name: str | None) -> AgentRow:
@@ -107,14 +108,14 @@ def _chosen(agents: Sequence[AgentRow], name: str | None) -> AgentRow:
     return agents[names.index(name)]
 
 
-def _stored(place: str, agent: int) -> Iterator[Logged]:
+def _stored(place: str, agent: int, *, features: bool) -> Iterator[Logged]:
     with open_for_reading(place) as database:
         for each in Journal(Log(database), agent).decisions():
-            yield _of_stored(each)
+            yield _of_stored(each, features)
 
 
-def _of_stored(stored: StoredDecision) -> Logged:
-    contexts = np.frombuffer(stored.packed, "<i4") if stored.featureless else stored.contexts
+def _of_stored(stored: StoredDecision, features: bool) -> Logged:
+    contexts = stored.contexts if features else None  # of actions with names alone
     withdrawn = stored.status == "withdrawn"
     if stored.slots:
         weights = [slot.weight for slot in stored.slots]

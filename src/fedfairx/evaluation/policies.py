@@ -21,7 +21,7 @@ from fedfairx.core.posterior import Posterior
 from fedfairx.errors import InvalidInput, require
 from fedfairx.evaluation.estimators import RewardScale
 from fedfairx.evaluation.regression import guesses_of
-from fedfairx.fairness.decision_log import Block
+from fedfairx.fairness.decision_log import Block, range_names
 from fedfairx.util.arrays import Array
 
 #: Returns shares (K,) from contexts (K, d), or from the names of actions without features; of several slots,
@@ -88,6 +88,18 @@ class Decisions:
                 places[position] = number, row
         return places
 
+    @cached_property
+    def named(self) -> bool:
+        """Whether actions have names, and not only their positions."""
+        most = max((block.policy.shape[1] for block in self.blocks), default=0)
+        return not set(self.names) <= set(range_names(most))
+
+    def labels(self, number: int, row: int) -> list[str] | None:
+        """The names of actions with features, whose own records count beside these."""
+        if self.featureless or not self.named:
+            return None
+        return [self.names[code] for code in self.blocks[number].names[row]]
+
     def arms(self, number: int, row: int) -> Any:
         """Contexts (K, d), or names of actions without features."""
         block = self.blocks[number]
@@ -103,10 +115,11 @@ class Decisions:
             return arms
         return arms[:, :-1]
 
-    def shown(self, agent: Agent, number: int, row: int) -> list[Any]:
-        """The contexts or names of what was shown, by slot."""
-        arms = self.given(agent, number, row)
-        return [arms[arm] for arm in self.blocks[number].taken[row]]
+    def shown(self, agent: Agent, number: int, row: int) -> tuple[list[Any], list[str] | None]:
+        """The contexts or names of what was shown, by slot, and the names of what has features."""
+        arms, labels = self.given(agent, number, row), self.labels(number, row)
+        taken = self.blocks[number].taken[row]
+        return [arms[arm] for arm in taken], None if labels is None else [labels[arm] for arm in taken]
 
     def agent(self, options: Options) -> Agent:
         """An agent that has learnt nothing yet. Privacy, partners and schedule play no part in it."""
@@ -122,6 +135,7 @@ class Decisions:
             confidence=options.confidence,
             solver=options.solver,
             half_life=options.half_life,
+            own_record=options.own_record,
         )
         if self.featureless:
             return Agent(actions=list(self.names), options=alone, seed=0)
@@ -137,7 +151,7 @@ def shares_of(policy: Policy, decisions: Decisions) -> list[Array]:
         require(policy in (UNIFORM, GREEDY), "policies", _KINDS, policy)
         if policy == UNIFORM:
             return [_level(block) for block in blocks]
-        guesses = guesses_of(blocks, decisions.scale)
+        guesses = guesses_of(blocks, decisions.scale, named=decisions.named)
         return [_best(block, guess) for block, guess in zip(blocks, guesses, strict=True)]
     all_shares = [np.empty(block.policy.shape) for block in blocks]
     if isinstance(policy, Options):
@@ -154,7 +168,8 @@ def shares_of(policy: Policy, decisions: Decisions) -> list[Array]:
         key = block.names[row].tobytes() + weights.tobytes() if decisions.featureless else b""
         shares = cache.get(key)
         if shares is None:
-            shares = policy.policy(decisions.given(policy, number, row), slots=weights.tolist())
+            names = decisions.labels(number, row)
+            shares = policy.policy(decisions.given(policy, number, row), slots=weights.tolist(), names=names)
             if decisions.featureless and len(cache) < _KNOWN:
                 cache[key] = shares
         all_shares[number][row] = shares
@@ -179,22 +194,27 @@ def _replay(options: Options, decisions: Decisions, all_shares: list[Array]) -> 
     agent = decisions.agent(options)
     for number, row in decisions.in_order():
         block, weights = decisions.blocks[number], decisions.blocks[number].weights[row]
-        decision = agent.decide(decisions.given(agent, number, row), slots=weights.tolist())
-        all_shares[number][row] = decision.exposure
-        agent.observe(decision, rewards=[None] * len(weights))  # what was shown is in the log
-        agent.learn(decisions.shown(agent, number, row), block.rewards[row], weights=weights)
+        arms, labels = decisions.given(agent, number, row), decisions.labels(number, row)
+        slots = weights.tolist()
+        all_shares[number][row] = agent.policy(arms, slots=slots, names=labels)
+        if agent.rule == "thompson":  # the next one draws another θ; what was shown is in the log
+            agent.forget(agent.decide(arms, slots=slots, names=labels))
+        shown, names = decisions.shown(agent, number, row)
+        agent.learn(shown, block.rewards[row], weights=weights, names=names)
     return all_shares
 
 
 def believed(options: Options, decisions: Decisions) -> Posterior:
     """What an agent believes of θ that has learnt the whole log."""
     agent, blocks, order = decisions.agent(options), decisions.blocks, decisions.in_order()
-    shown = [each for place in order for each in decisions.shown(agent, *place)]
+    pairs = [decisions.shown(agent, *place) for place in order]
+    shown = [each for arms, _ in pairs for each in arms]
+    names = None if pairs[0][1] is None else [each for _, labels in pairs for each in labels or ()]
     rewards, weights = (
         np.concatenate([getattr(blocks[number], part)[row] for number, row in order])
         for part in ("rewards", "weights")
     )
-    agent.learn(shown, rewards, weights=weights)
+    agent.learn(shown, rewards, weights=weights, names=names)
     return agent.posterior
 
 

@@ -19,10 +19,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedfairx.fairness.decision_log import Codes
 from fedfairx.util.arrays import Array
 from fedfairx.util.formatting import number
 
 ERROR = 0.01  # the probability, at most, of an alarm if there is no change
+_COLUMNS = "columns of features and names"
 MOST_FEATURES = 200  # beyond, sums at all moments would take too much memory
 #: λ before the change: the best depends on how many rewards came before.
 _BEFORE: Array = np.exp2(4.0 * np.arange(6))
@@ -46,7 +48,8 @@ class Change:
     evidence: the largest so far, as odds; at most 1e9.
     rewards: how many were tested, in whole batches.
     before: how many of them came before the moment at which merit has most likely changed.
-    needed: how many rewards the first batch takes, if that is known; 0 if there are too many features.
+    needed: how many rewards the first batch takes, if that is known; 0 if there are too many features and
+        names.
     alarm: whether it has reached 100, which has a probability of at most 1 % if nothing changes.
     statement: all of this, in words.
     """
@@ -64,15 +67,20 @@ class Change:
 
     def __str__(self) -> str:
         if not self.rewards and self.needed == 0:
-            return f"Whether merit changes is not tested with more than {MOST_FEATURES} columns of features."
+            return f"Whether merit changes is not tested with more than {MOST_FEATURES} {_COLUMNS}."
         if not self.rewards:
             takes = "" if self.needed is None else f": it takes {number(self.needed)}"
             return f"There are too few rewards to test whether merit changes{takes}."
+        since = (
+            f" It is no longer tested: there are more than {MOST_FEATURES} {_COLUMNS}."
+            if self.needed == 0
+            else ""
+        )
         if not self.alarm:
             most = f"was at most {self.evidence:.2g}" if self.evidence > 1.0 else "never reached 1"
             return (
                 f"{number(self.rewards)} rewards fit a model that never changes: the evidence against it "
-                f"{most} : 1, and {1 / ERROR:g} : 1 would be an alarm."
+                f"{most} : 1, and {1 / ERROR:g} : 1 would be an alarm.{since}"
             )
         beyond = f"more than {_SHOWN:,.0f}".replace(",", " ")
         odds = f"{number(self.evidence) if self.evidence < _SHOWN else beyond} : 1"
@@ -80,7 +88,7 @@ class Change:
             f"Rewards contradict a model that never changes, by {odds}: those after the first "
             f"{number(self.before)} differ most from those before. Either merit has changed, or rewards are "
             f"not as the model assumes. Where neither is so, at most 1 agent in {1 / ERROR:g} ever gets this "
-            "alarm."
+            f"alarm.{since}"
         )
 
 
@@ -91,6 +99,9 @@ def batch_of(dimension: int) -> int:
 
 class ChangeTest:
     """The test, batch by batch.
+
+    What people differ by beside their features must be among the columns, one for each of them: else that
+    others come than before would look like a change.
 
     noise_sd: σ, an upper limit.
     separate: whether every reward is of one coordinate, as those of actions without features.
@@ -108,13 +119,25 @@ class ChangeTest:
 
     def add(self, contexts: Array, rewards: Array) -> None:
         """Take a batch of contexts (n, d), d at least that of the last batch, and rewards (n,)."""
-        if contexts.shape[1] > MOST_FEATURES and not self._separate:
-            return
-        batch = self._sums(contexts, rewards)
+        if self._separate:
+            squares = np.square(contexts).sum(axis=0)
+            self._take(Stretch(squares[None, :, None, None], (contexts.T @ rewards)[None, :, None]), rewards)
+        elif contexts.shape[1] <= MOST_FEATURES:
+            gram, moment = contexts.T @ contexts, contexts.T @ rewards
+            self._take(Stretch(gram[None, None], moment[None, None]), rewards)
+
+    def add_separate(self, places: Codes, weights: Array, rewards: Array, dimension: int) -> None:
+        """The same for rewards (n,) of one coordinate each, at these places (n,), times weights (n,)."""
+        squares: Array = np.bincount(places, np.square(weights), dimension).astype(np.float64)
+        moment: Array = np.bincount(places, weights * rewards, dimension).astype(np.float64)
+        self._take(Stretch(squares[None, :, None, None], moment[None, :, None]), rewards)
+
+    def _take(self, batch: Stretch, rewards: Array) -> None:
+        dimension = batch.moment.shape[1] if self._separate else batch.moment.shape[2]
         if self._total is not None:
-            self._total = self._grown(self._total, contexts.shape[1])
+            self._total = self._grown(self._total, dimension)
             self._moments = {
-                at: (count, self._grown(sums, contexts.shape[1]))
+                at: (count, self._grown(sums, dimension))
                 for at, (count, sums) in self._moments.items()
                 if _looked_at(at, self._batches + 1)
             }
@@ -125,12 +148,6 @@ class ChangeTest:
         self._total = batch
         self._batches += 1
         self._look(self.change.rewards + rewards.size)
-
-    def _sums(self, contexts: Array, rewards: Array) -> Stretch:
-        if self._separate:
-            squares = np.square(contexts).sum(axis=0)
-            return Stretch(squares[None, :, None, None], (contexts.T @ rewards)[None, :, None])
-        return Stretch((contexts.T @ contexts)[None, None], (contexts.T @ rewards)[None, None])
 
     def _grown(self, sums: Stretch, dimension: int) -> Stretch:
         """The sums with zeros for coordinates that have come since: actions, or columns of features."""

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedfairx.util.arrays import Array
 
 _UNSEEN = 1e30  # stands for the width of a direction without data
 _ROUNDING = 1e-11  # of the largest eigenvalue: below it a direction counts as without data
+_NONE = 1e-7  # of a row's length: as much as that of it in a direction without data is rounding
 
 
 @dataclass(frozen=True)
@@ -25,9 +28,21 @@ class Ellipsoid:
     root: Array  # (d, d) W, with W Wᵀ = G⁻¹; where that is diagonal, (d,) its diagonal
     radius: float
 
+    @cached_property
+    def unseen(self) -> NDArray[np.bool_]:
+        """Which columns of a W (d, d) are of directions without data."""
+        return np.asarray(np.square(self.root).sum(axis=0) > (0.5 * _UNSEEN) ** 2)
+
     def rooted(self, directions: Array) -> Array:
         """Multiply directions (..., d) by W."""
-        return directions * self.root if self.root.ndim == 1 else directions @ self.root
+        if self.root.ndim == 1:
+            return directions * self.root
+        rooted = np.asarray(directions @ self.root)
+        if self.unseen.any():
+            lengths = np.sqrt(np.square(directions).sum(axis=-1, keepdims=True))
+            none = np.abs(rooted[..., self.unseen]) <= _NONE * _UNSEEN * lengths
+            rooted[..., self.unseen] = np.where(none, 0.0, rooted[..., self.unseen])
+        return rooted
 
     def widths(self, directions: Array) -> Array:
         """Return max |direction · (θ - θ̂)| over the region, for each of directions (..., d)."""

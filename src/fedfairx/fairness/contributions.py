@@ -26,7 +26,7 @@ from fedfairx.util.arrays import Array, Coordinates
 _SAME = 1e-9  # the largest difference between shares by the same model
 _SMALLEST = 1e-12  # a share above the minimum, below which its digits are lost
 _POINTS = 32  # of a quadrature along a line
-_MOST = 2_000  # actions whose pairs are compared
+MOST_SPLIT = 2_000  # actions whose pairs are compared
 
 
 class Contributions(NamedTuple):
@@ -69,7 +69,7 @@ def contributions(
     >>> parts.features.tolist(), parts.uncertainty.round(3).tolist()
     ([[1.0], [-1.0]], [0.099, -0.099])
     """
-    stored = less_others(_log_merits(policy, minimum_share, weights))
+    stored = less_others(log_merits(policy, minimum_share, weights))
     if not isinstance(merit, Exponential):
         return Contributions(less_others(means), None, None, stored, adding=False)
     parts = merit.steepness * means
@@ -81,7 +81,7 @@ def contributions(
         logs = logs + bonus
         if np.abs(shares(logs, minimum_share, weights) - policy).max() < _SAME:
             count, unsure = means.shape[1], less_others(bonus)
-            split = None if len(means) > _MOST and count > 1 else _split(merit, spread, unsure, count)
+            split = None if len(means) > MOST_SPLIT and count > 1 else _split(merit, spread, unsure, count)
             return Contributions(features, unsure, split, less_others(logs), adding=True)
     return Contributions(features, stored - features.sum(axis=1), None, stored, adding=True)
 
@@ -170,7 +170,7 @@ def _split(merit: Exponential, spread: Spread, uncertainty: Array, count: int) -
     return parts
 
 
-def _log_merits(policy: Array, minimum_share: float, weights: Weights) -> Array:
+def log_merits(policy: Array, minimum_share: float, weights: Weights) -> Array:
     """Return log merits (K,) up to a constant; NaN where slots or the minimum share hide them.
 
     Where k actions fill the first k slots, nobody knows by how much they deserve them.

@@ -12,12 +12,13 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from fedfairx.core.merit import Exponential, Merit, Range
 from fedfairx.core.merit_kernels import log_merit_values
-from fedfairx.core.posterior import Posterior
+from fedfairx.core.posterior import NamesBelief, Posterior, PosteriorDraws
 from fedfairx.core.slates import exposures_of
 from fedfairx.fairness.decision_log import Block, Codes
 from fedfairx.util.arrays import Array
@@ -26,6 +27,7 @@ LEVEL = 0.95  # of a credible interval
 MOST, MANY, FEW = 1999, 199, 79  # draws: of θ, and of shares in logs that are not long or long
 _MOST = 1 << 28  # merits to compute with many draws; from there on there are few
 _AT_ONCE = 1 << 23  # merits in memory
+_NAMES_AT_ONCE = 200  # names with many draws in memory
 _SEED = 20_240_517
 _ROUNDING = 1e-12  # of the mean variance: added to each, so that rounding leaves none below 0
 
@@ -49,15 +51,51 @@ class Normal:
         return np.asarray(self.mean[:, None] + moves)
 
 
-#: What is believed of θ.
+#: What is believed of θ and, if names have own records, of what each differs by.
 Belief = Posterior | Normal
+
+
+def own_names(belief: Belief) -> NamesBelief | None:
+    """What names differ by beside features; None if that is not believed, or of no name."""
+    names = belief.names if isinstance(belief, Posterior) else None
+    return names if names is not None and names.places else None
+
+
+class Drawn(NamedTuple):
+    """Draws of θ (d, S) and, where names have own records, of what each of N names differs by (N, S)."""
+
+    thetas: Array
+    own: Array | None
+
+    def means(self, block: Block) -> Array:
+        """Return (n, K, S) expected rewards; `own` is by the block's numbers of names."""
+        contexts = block.contexts
+        assert contexts is not None
+        if self.own is None:
+            return np.asarray(self.thetas[contexts] if contexts.ndim == 2 else contexts @ self.thetas)
+        alike = self.thetas[0] if contexts.ndim == 2 else contexts @ self.thetas
+        return np.asarray(self.own[block.names] + alike)
 
 
 def draws(belief: Belief, count: int) -> Array:
     """Return (d, count) draws of θ, which are always the same for the same belief."""
+    return _drawn(belief, count).thetas
+
+
+def with_own(belief: Belief, names: Sequence[str], count: int, *, mean: bool = False) -> Drawn:
+    """Draw θ and what these names differ by; with their means before all draws, if asked for."""
+    drawn, own = _drawn(belief, count), None
+    if isinstance(belief, Posterior) and own_names(belief) is not None:
+        own = belief.own_draws(names, drawn, _spread(len(names), count))
+        if mean:
+            own = np.hstack([belief.own_mean(names)[:, None], own])
+    return Drawn(np.hstack([belief.mean[:, None], drawn.thetas]) if mean else drawn.thetas, own)
+
+
+def _drawn(belief: Belief, count: int) -> PosteriorDraws:
     levels, chances, normals = _random(belief.mean.size, count)
     if isinstance(belief, Normal):
-        return belief.draws(normals[1:])
+        return PosteriorDraws(belief.draws(normals[1:]), np.empty(0), np.empty(0))
     freedom = belief.sizes.freedom
     if math.isinf(freedom):
         return belief.draws(levels, np.ones(count), normals)
@@ -75,11 +113,20 @@ def _random(dimension: int, count: int) -> tuple[Array, Array, Array]:
     """
     from scipy.special import ndtri  # slow to import
 
-    even = np.arange(1.0, count + 1) / (count + 1)
-    levels, chances, *others = np.random.default_rng(_SEED).permuted(
-        np.tile(even, (3 + dimension, 1)), axis=1
-    )
+    levels, chances, *others = _orders(3 + dimension, count, _SEED)
     return levels, chances, np.asarray(ndtri(others))
+
+
+def _spread(rows: int, count: int) -> Array:
+    """Return (rows, count) normals for as many names, spread as evenly; a row is that of its number."""
+    from scipy.special import ndtri  # slow to import
+
+    return np.asarray(ndtri(_orders(rows, count, _SEED + 1)))
+
+
+def _orders(rows: int, count: int, seed: int) -> Array:
+    even = np.arange(1.0, count + 1) / (count + 1)
+    return np.random.default_rng(seed).permuted(np.tile(even, (rows, 1)), axis=1)
 
 
 def interval(values: Array) -> tuple[Array, Array, Array]:
@@ -97,6 +144,17 @@ def coordinates(belief: Belief, effects: Array | None = None, *, rewards: bool) 
     thetas = draws(belief, MOST)
     thetas = thetas if effects is None else effects @ thetas
     _, low, high = interval(_inside(thetas, belief.reward_range) if rewards else thetas)
+    return low, high
+
+
+def of_names(belief: Posterior, names: Sequence[str]) -> tuple[Array, Array]:
+    """Return both ends (N,) of the credible interval of the expected reward of names without features."""
+    ends = []
+    for at in range(0, len(names), _NAMES_AT_ONCE):
+        drawn = with_own(belief, names[at : at + _NAMES_AT_ONCE], MOST)
+        assert drawn.own is not None
+        ends.append(interval(_inside(drawn.thetas[0] + drawn.own, belief.reward_range))[1:])
+    low, high = np.concatenate([np.zeros((2, 0)), *ends], axis=1)
     return low, high
 
 
@@ -137,34 +195,43 @@ class Estimates:
 
 
 def estimate(
-    blocks: Iterable[Block], belief: Belief, merit: Merit, sizes: tuple[int, int], stretches: int
+    blocks: Iterable[Block],
+    belief: Belief,
+    merit: Merit,
+    names: Sequence[str],
+    groups: int,
+    stretches: int,
 ) -> tuple[Estimates, Estimates]:
-    """Estimate what actions and groups were due in these rounds; `sizes` are the numbers of both."""
+    """Estimate what actions and groups were due in these rounds, of these names and as many groups."""
     rounds = list(blocks)
     count = _count(rounds)
-    names, groups = (Estimates(size, count, stretches) for size in sizes)
-    thetas = np.hstack([belief.mean[:, None], draws(belief, count)])
+    actions, of_groups = (Estimates(size, count, stretches) for size in (len(names), groups))
+    drawn = with_own(belief, names, count, mean=True)
     for block in rounds:
         for part in _parts(block, 1 + count):
-            due = _due(part, thetas, merit, belief.reward_range)
-            names.add(part.names, part.stretch, due)
-            groups.add(part.groups, part.stretch, due)
-    return names, groups
+            due = _due(part, drawn, merit, belief.reward_range)
+            actions.add(part.names, part.stretch, due)
+            of_groups.add(part.groups, part.stretch, due)
+    return actions, of_groups
 
 
 def distances(
-    blocks: Sequence[Block], policies: Sequence[Sequence[Array]], belief: Belief, merit: Merit
+    blocks: Sequence[Block],
+    policies: Sequence[Sequence[Array]],
+    belief: Belief,
+    merit: Merit,
+    names: Sequence[str] = (),
 ) -> Array:
     """Return (policies, S): the mean of Σ|e - e*| over rounds, for every draw of the shares e* that are due.
 
-    policies: for each policy, the expected weights e (n, K) in each block.
+    policies: for each policy, the expected weights e (n, K) in each block. names: behind the blocks' numbers.
     """
     count = _count(blocks)
-    thetas, distances, rounds = draws(belief, count), np.zeros((len(policies), count)), 0
+    drawn, distances, rounds = with_own(belief, names, count), np.zeros((len(policies), count)), 0
     for number, block in enumerate(blocks):
         first = 0
         for part in _parts(block, count):
-            due, end = _due(part, thetas, merit, belief.reward_range), first + len(part.taken)
+            due, end = _due(part, drawn, merit, belief.reward_range), first + len(part.taken)
             for sums, shares in zip(distances, policies, strict=True):
                 sums += np.abs(shares[number][first:end, :, None] - due).sum(axis=(0, 1))
             first = end
@@ -183,11 +250,9 @@ def _parts(block: Block, draws: int) -> Iterator[Block]:
         yield block[start : start + rows]
 
 
-def _due(block: Block, thetas: Array, merit: Merit, reward_range: Range | None) -> Array:
+def _due(block: Block, drawn: Drawn, merit: Merit, reward_range: Range | None) -> Array:
     """Return (n, K, draws) expected weights by merit, times how often the round occurred."""
-    contexts = block.contexts
-    assert contexts is not None
-    means = _inside(thetas[contexts] if contexts.ndim == 2 else contexts @ thetas, reward_range)
+    means = _inside(drawn.means(block), reward_range)
     if block.weights.shape[1] > 1:
         return _due_slots(log_merit_values(merit, means), block)
     if isinstance(merit, Exponential):

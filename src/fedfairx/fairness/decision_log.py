@@ -16,6 +16,7 @@ from fedfairx.util.arrays import Array
 
 Codes = NDArray[np.int64]
 _BLOCK = 1 << 16  # largest number of policy entries in a block
+_ROWS = 1 << 12  # of records that are in memory with all columns
 _SUM = 1e-6  # largest deviation of a policy's sum from that of the weights
 _SEVERAL = (list, tuple, np.ndarray)  # types that one action or reward never has
 _NO_ROW = -2  # what is refused as no row of the policy
@@ -79,6 +80,7 @@ class Block:
     positions: Codes  # (n,) in the log
     stretch: Codes  # (n,) of time
     baseline: NDArray[np.bool_]  # (n,) whether the caller chose by itself
+    own: Codes | None = None  # (n, K) place of each name's own number beside features, -1 for none
 
     def __getitem__(self, rows: slice | NDArray[Any]) -> Block:
         parts: Any = (None if part is None else part[rows] for part in vars(self).values())
@@ -109,9 +111,23 @@ class Block:
         return bool(self.contexts.shape[2] == dimension)
 
     def features(self, dimension: int) -> Array:
-        """Return contexts (n, K, d); those of actions without features are unit vectors."""
+        """Return contexts (n, K, d): unit vectors of places, and columns of own numbers after features."""
         assert self.contexts is not None
-        return self.contexts if self.contexts.ndim == 3 else np.eye(dimension)[self.contexts]
+        return rows_of(self.contexts, self.own, dimension)
+
+
+def rows_of(contexts: NDArray[Any], own: Codes | None, dimension: int) -> Array:
+    """Return contexts (…, d) of places (…), or of features (…, m) and places (…) of columns after them."""
+    if own is None and contexts.dtype.kind != "i":
+        return contexts
+    features = contexts.shape[-1] if contexts.dtype.kind != "i" else 0
+    places = contexts if own is None else own
+    rows = np.zeros((*places.shape, dimension))
+    if features:
+        rows[..., :features] = contexts
+    has = places >= 0
+    rows[(*np.nonzero(has), features + places[has])] = 1.0
+    return rows
 
 
 @dataclass
@@ -174,16 +190,18 @@ def _widened(block: Block, dimension: int) -> Block:
     return replace(block, contexts=np.pad(contexts, ((0, 0), (0, 0), (0, dimension - contexts.shape[2]))))
 
 
-def records(blocks: Sequence[Block]) -> Iterator[tuple[Array, Array]]:
+def records(blocks: Sequence[Block], dimension: int) -> Iterator[tuple[Array, Array]]:
     """Yield contexts (n, d) of actions taken, times weights, and rewards (n,), where these have arrived."""
-    places = [block.contexts for block in blocks if block.contexts is not None and block.contexts.ndim == 2]
-    units = np.eye(1 + max(int(each.max()) for each in places)) if places else None
     for block in blocks:
-        if block.contexts is not None:
-            which = np.nonzero(np.isfinite(block.rewards) & (block.taken >= 0))
-            rows = block.contexts[which[0], block.taken[which]]
-            contexts = rows if units is None else units[rows]
-            yield block.weights[which][:, None] * contexts, block.rewards[which]
+        if block.contexts is None:
+            continue
+        rounds, slots = np.nonzero(np.isfinite(block.rewards) & (block.taken >= 0))
+        for at in range(0, rounds.size, _ROWS):
+            row, slot = rounds[at : at + _ROWS], slots[at : at + _ROWS]
+            arm = block.taken[row, slot]
+            own = None if block.own is None else block.own[row, arm]
+            rows = rows_of(block.contexts[row, arm], own, dimension)
+            yield block.weights[row, slot][:, None] * rows, block.rewards[row, slot]
 
 
 _Slots = tuple[int, ...]

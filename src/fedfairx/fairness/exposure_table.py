@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedfairx.core.merit import Exponential, Merit
+from fedfairx.core.posterior import Posterior
 from fedfairx.errors import InvalidInput, require
 from fedfairx.fairness import likely
 from fedfairx.fairness.confidence_region import Ellipsoid, region
 from fedfairx.fairness.confidence_sequences import share_interval, spending
-from fedfairx.fairness.credible import LEVEL, Belief, Estimates, Normal, OverTime, estimate
+from fedfairx.fairness.credible import LEVEL, Belief, Estimates, Normal, OverTime, estimate, own_names
 from fedfairx.fairness.decision_log import Block, Blocks, Labels, Logged, gather, records
 from fedfairx.fairness.draw_test import Draws, DrawsSoFar
 from fedfairx.fairness.forecast import Forecast, ShownSoFar
@@ -34,6 +35,9 @@ from fedfairx.util.formatting import html_table, number, text_table
 _MERIT_SHARE = 0.5
 _SHOWN_SHARE = 0.25
 _LEAST_MORE = 0.1  # of the rewards so far: a forecast is not nearer than that
+#: Columns of features and names for which something is certain, and actions with names alone: more would take
+#: too much time and memory, and far more rewards than anybody has.
+MOST_COLUMNS, MOST_NAMES = 200, 2_000
 _TITLES = ("", "decisions", "shown", "between", "entitled", "between", "verdict")
 _LIKELY_TITLES = ("", "decisions", "shown", "estimated", "between", "likely", "certain")
 
@@ -63,6 +67,8 @@ class Exposure:
     over_time: OverTime | None = None  # shares of actions, if entitlements were estimated
     learnt: bool = False  # whether any reward is behind the estimates
     answered: float = math.nan  # for which part of the decisions a reward comes, about
+    by_name: bool = False  # whether rewards may differ by name beside features
+    too_many: int | None = None  # columns or names, at most, beyond which nothing is certain, where there are
 
     def claims(self) -> tuple[str, ...]:
         """Return the claims of this table, in sentences."""
@@ -85,7 +91,17 @@ class Exposure:
                 '"Entitled" is left open, and nothing is judged: entitlements follow from rewards only where '
                 "merit stays the same, and this agent has a half-life because merit is expected to change.",
             )
+        if self.too_many is not None:
+            what = "names" if self.featureless else "features and names together"
+            return (
+                *self._estimates(),
+                *shares,
+                f"Certain entitlements are left open, and no verdict is certain: there are more than "
+                f"{number(self.too_many)} {what}.",
+            )
         model = "of each action have a constant mean" if self.featureless else "are linear in the features"
+        if self.by_name:
+            model += " and differ by name"
         return (
             *self._estimates(),
             *shares,
@@ -185,10 +201,12 @@ def exposure(
         0.5 is right for rewards from 0 to 1.
     error: probability, at most, that any interval of actions or groups ever fails to hold.
     tolerance: 0.2 calls "within" what gets between four fifths and five quarters of its entitlement.
-    sums: (Σxxᵀ, Σxy) over all rewards so far, if the log is only a part of the decisions.
+    sums: (Σxxᵀ, Σxy) over all rewards so far, if the log is only a part of the decisions; with own records
+        in `posterior`, x has a column for each of its names after the features.
     changing: whether merit is expected to change, as by an agent with a half-life. Entitlements, which rest
         on one parameter for all rounds, are then not estimated.
-    posterior: what is believed of θ: `agent.posterior`, or (mean, covariance). Each row then has an
+    posterior: what is believed of θ: `agent.posterior`, or (mean, covariance). If names have own records in
+        it, rewards may differ by name: what is certain then holds for features and names. Each row has an
         `estimate` with a 95 % credible interval, which says more than `entitled` while there are few rewards,
         and rests on the model; a `likely` verdict by the same model; and `more`, about how many rewards it
         takes until the verdict is certain.
@@ -204,59 +222,88 @@ def exposure(
     require(math.isfinite(noise_sd) and noise_sd > 0, "noise_sd", "must be finite and > 0", noise_sd)
     merit = Exponential() if merit is None else merit
     sorted_log = gather(log)
-    gram, moment, rewards = _sums(sorted_log) if sums is None else _as_arrays(sums)
-    fits = sums is None or all(block.fits(moment.size) for block in sorted_log.blocks)
-    require(fits, "sums", "must have the dimension of the contexts", f"{moment.size} numbers")
+    blocks = sorted_log.blocks
+    belief = None if changing else _belief(posterior, sorted_log)
+    featureless = any(map(_featureless, blocks))
+    by_name = not featureless and belief is not None and own_names(belief) is not None
+    dimension, most = _dimension(sorted_log, belief if by_name else None), MOST_COLUMNS if by_name else None
+    if featureless:
+        most = MOST_NAMES
+    too_many = most if most is not None and dimension > most else None
+    if by_name and too_many is None:
+        assert belief is not None
+        blocks = sorted_log.blocks = _with_places(sorted_log, belief)
+    gram, moment, rewards = None, None, 0
+    if sums is not None:
+        gram, moment = _as_arrays(sums)
+    elif too_many is None:
+        gram, moment, rewards = _sums(sorted_log, dimension)
     ellipsoid = None
-    if not changing and gram.any() and all(block.contexts is not None for block in sorted_log.blocks):
-        ellipsoid = region(gram, moment, noise_sd=noise_sd, error=error * _MERIT_SHARE)
+    if too_many is None and gram is not None and moment is not None:
+        fits = sums is None or moment.size == dimension or (featureless and moment.size > dimension)
+        fits = fits or any(block.contexts is None for block in blocks) or not blocks
+        text = "must have the dimension of the contexts" + by_name * ", and of names with own records"
+        require(fits, "sums", text, f"{moment.size} numbers")
+        if not changing and gram.any() and all(block.contexts is not None for block in blocks):
+            ellipsoid = region(gram, moment, noise_sd=noise_sd, error=error * _MERIT_SHARE)
     draws, tallies = _count(sorted_log, ellipsoid, merit, len(times))
-    unsaid = NOT_JUDGED if changing else UNKNOWN
-    decisions = sum(len(block.taken) for block in sorted_log.blocks)
+    unsaid = NOT_JUDGED if changing or too_many is not None else UNKNOWN
+    decisions = sum(len(block.taken) for block in blocks)
     actions, groups = (
         tuple(_rows(tally, labels, ellipsoid, error * _SHOWN_SHARE, tolerance, unsaid, decisions))
         for tally, labels in zip(tallies, (sorted_log.names, sorted_log.groups), strict=True)
     )
-    shown = sum(int((block.times > 0).sum()) for block in sorted_log.blocks)
-    featureless = any(map(_featureless, sorted_log.blocks))
-    several = any(
-        block.weights.shape[1] > 1 or bool((block.weights != 1.0).any()) for block in sorted_log.blocks
-    )
+    shown = sum(int((block.times > 0).sum()) for block in blocks)
+    several = any(block.weights.shape[1] > 1 or bool((block.weights != 1.0).any()) for block in blocks)
     settings = error, tolerance, noise_sd, merit, featureless, several, changing
-    table = Exposure(actions, groups, draws, shown, rewards, *settings)
-    belief = None if changing or not actions else _belief(posterior, sorted_log)
-    return (
-        table
-        if belief is None
-        else _with_estimates(table, sorted_log, tallies, belief, None if ellipsoid is None else gram, times)
-    )
+    table = Exposure(actions, groups, draws, shown, rewards, *settings, by_name=by_name, too_many=too_many)
+    if belief is None or not actions:
+        return table
+    return _with_estimates(table, sorted_log, tallies, belief, None if ellipsoid is None else gram, times)
 
 
 def _featureless(block: Block) -> bool:
     return block.contexts is not None and block.contexts.ndim == 2
 
 
-def _sums(sorted_log: Blocks) -> tuple[Array, Array, int]:
-    parts = list(records(sorted_log.blocks))
-    dimension = parts[0][0].shape[1] if parts else 0
+def _dimension(sorted_log: Blocks, by_name: Belief | None) -> int:
+    """How many numbers the certain model has: of features, and of names with own records, if these count."""
+    names = None if by_name is None else own_names(by_name)
+    for block in sorted_log.blocks:
+        if block.contexts is not None and block.contexts.ndim == 3:
+            return int(block.contexts.shape[2]) + (0 if names is None else len(names.places))
+    places = (block.contexts for block in sorted_log.blocks if block.contexts is not None)
+    return max((1 + int(each.max()) for each in places), default=0)
+
+
+def _with_places(sorted_log: Blocks, belief: Belief) -> list[Block]:
+    """The blocks with the places of names that have own records."""
+    names = own_names(belief)
+    assert names is not None
+    places = np.array([names.places.get(name, -1) for name in sorted_log.names.numbers], dtype=np.int64)
+    return [replace(block, own=places[block.names]) for block in sorted_log.blocks]
+
+
+def _sums(sorted_log: Blocks, dimension: int) -> tuple[Array, Array, int]:
     gram, moment, count = np.zeros((dimension, dimension)), np.zeros(dimension), 0
-    for contexts, rewards in parts:
+    for contexts, rewards in records(sorted_log.blocks, dimension):
         gram += contexts.T @ contexts
         moment += contexts.T @ rewards
         count += rewards.size
     return gram, moment, count
 
 
-def _as_arrays(sums: tuple[ArrayLike, ArrayLike]) -> tuple[Array, Array, int]:
+def _as_arrays(sums: tuple[ArrayLike, ArrayLike]) -> tuple[Array, Array]:
     gram, moment = (np.asarray(part, dtype=np.float64) for part in sums)
     sound = gram.shape == (moment.size, moment.size) and np.isfinite(gram).all() and np.isfinite(moment).all()
     if not sound:
         raise InvalidInput("sums must be a (d, d) array and a (d,) array of finite numbers")
-    return gram, moment, 0
+    return gram, moment
 
 
 def _belief(posterior: Belief | tuple[ArrayLike, ArrayLike] | None, sorted_log: Blocks) -> Belief | None:
-    if posterior is None or any(block.contexts is None for block in sorted_log.blocks):
+    blocks = sorted_log.blocks
+    if posterior is None or not blocks or any(block.contexts is None for block in blocks):
         return None
     if isinstance(posterior, tuple):
         mean, covariance = (np.asarray(part, dtype=np.float64) for part in posterior)
@@ -264,8 +311,13 @@ def _belief(posterior: Belief | tuple[ArrayLike, ArrayLike] | None, sorted_log: 
         if not (sound and np.isfinite(mean).all()):
             raise InvalidInput("posterior must be a (d,) array and a (d, d) array of finite numbers")
         posterior = Normal(mean, covariance)
-    size = posterior.mean.size
-    fits = all(block.fits(size) for block in sorted_log.blocks)
+    size, names = posterior.mean.size, own_names(posterior)
+    if names is not None and any(map(_featureless, blocks)):
+        known = size == 1 and any(name in names.places for name in sorted_log.names.numbers)
+        text = "must be of an agent whose actions have these names alone"
+        require(known, "posterior", text, f"{len(names.places)} names", "give Logged their names")
+        return posterior
+    fits = all(block.fits(size) for block in blocks)
     remedy = "contexts of an agent with an intercept end with it (fedfairx.features.intercept)"
     require(fits, "posterior", "must be of the dimension of the contexts", f"{size} numbers", remedy)
     return posterior
@@ -279,11 +331,12 @@ def _with_estimates(
     gram: Array | None,
     times: Sequence[float],
 ) -> Exposure:
-    """Add what the posterior says; `gram` is None if nothing was learnt yet."""
+    """Add what the posterior says; `gram` is None if nothing was learnt yet, or nothing is certain."""
     labels = sorted_log.names, sorted_log.groups
     decisions, answered = _answered(sorted_log)
-    sizes = len(sorted_log.names.numbers), len(sorted_log.groups.numbers)
-    believed = estimate(_seen(sorted_log), belief, table.merit, sizes, len(times))
+    names, count = list(sorted_log.names.numbers), len(sorted_log.groups.numbers)
+    believed = estimate(_seen(sorted_log), belief, table.merit, names, count, len(times))
+    learnt = gram is not None or (table.too_many is not None and _has_learnt(belief))
     forecasts = None if gram is None else _forecasts(table, sorted_log, belief, gram)
     rows = []
     for each, own_labels, tally, sums in zip(
@@ -311,14 +364,18 @@ def _with_estimates(
                     row,
                     estimate=Share(float(value[k]), float(low[k]), float(high[k])),
                     more=None if row.verdict != UNKNOWN else _about(more[k]),
-                    likely=_likely([float(each[k]) for each in chances], later[k], gram is not None),
+                    likely=_likely([float(each[k]) for each in chances], later[k], learnt),
                 )
                 for row, k in zip(each, places, strict=True)
             )
         )
     over_time = _over_time(sorted_log.names, tallies[0], believed[0], times)
     table = replace(table, actions=rows[0], groups=rows[1], over_time=over_time)
-    return replace(table, learnt=gram is not None, answered=answered)
+    return replace(table, learnt=learnt, answered=answered)
+
+
+def _has_learnt(belief: Belief) -> bool:
+    return not isinstance(belief, Posterior) or bool(belief.gram.any())
 
 
 def _likely(chances: Sequence[float], more: float, learnt: bool) -> Likely:
@@ -361,21 +418,45 @@ def _forecasts(
     if not isinstance(table.merit, Exponential) or table.several or not so_far:
         return None
     latest = max(sorted_log.blocks, key=lambda block: int(block.positions[-1]))
-    basis = latest, belief.mean, gram, table.merit, table.noise_sd, table.error * _MERIT_SHARE
+    basis = latest, _means(sorted_log, belief, gram), gram, table.merit, table.noise_sd
     return (
-        Forecast(*basis, table.noise_sd**2),
-        Forecast(*basis, _ridge(belief, gram, table.noise_sd)),
+        Forecast(*basis, table.error * _MERIT_SHARE, np.full(len(gram), table.noise_sd**2)),
+        Forecast(*basis, table.error * _MERIT_SHARE, _ridges(belief, gram, table.noise_sd)),
         so_far,
     )
 
 
-def _ridge(belief: Belief, gram: Array, noise_sd: float) -> float:
-    """Return λ of the posterior, about."""
+def _means(sorted_log: Blocks, belief: Belief, gram: Array) -> Array:
+    """The mean of the certain model's numbers (d,): of θ, and of own numbers by their places."""
+    names = own_names(belief)
+    if not isinstance(belief, Posterior) or names is None:
+        return belief.mean
+    if not any(map(_featureless, sorted_log.blocks)):
+        return np.concatenate([belief.mean, belief.own_mean(list(names.places))])
+    means, own = np.full(len(gram), belief.mean[0]), belief.own_mean(list(sorted_log.names.numbers))
+    for block in sorted_log.blocks:
+        assert block.contexts is not None
+        means[block.contexts] = belief.mean[0] + own[block.names]
+    return means
+
+
+def _ridges(belief: Belief, gram: Array, noise_sd: float) -> Array:
+    """λ of the posterior for each of its numbers (d,), about: ρ of names."""
+    size, names = len(gram), own_names(belief)
+    if names is not None:
+        ridge = sum(
+            float(weight * (sizes.weights @ sizes.ridge))
+            for weight, sizes in zip(names.weights, names.sizes, strict=True)
+        )
+        ridges = np.full(size, float(names.weights @ names.ratios))
+        ridges[: size - len(names.places)] = ridge
+        return ridges
     if not isinstance(belief, Normal):
-        return float(belief.sizes.weights @ belief.sizes.ridge)
+        return np.full(size, float(belief.sizes.weights @ belief.sizes.ridge))
     variances = np.diagonal(belief.covariance)
     widest = int(variances.argmax())  # a direction with few records
-    return max(noise_sd**2 / float(variances[widest]) - float(gram[widest, widest]), 1e-6 * noise_sd**2)
+    ridge = noise_sd**2 / float(variances[widest]) - float(gram[widest, widest])
+    return np.full(size, max(ridge, 1e-6 * noise_sd**2))
 
 
 def _over_time(labels: Labels, tally: Tally, believed: Estimates, times: Sequence[float]) -> OverTime:

@@ -6,7 +6,7 @@ G + xM, with M the mean of Σ q_a x_a x_aᵀ over rounds, and both intervals fol
 linear bound of `entitlement` with the radius of `confidence_region`, and the confidence sequence of the share
 shown. For a likely verdict, the sd of the entitled share is today's times how much vᵀ(A + xM)⁻¹v shrinks.
 
-With A = G + λI = L Lᵀ and L⁻¹ M L⁻ᵀ = Q diag(κ) Qᵀ, every x has the same eigenvectors:
+With A = G + Λ = L Lᵀ, Λ diagonal with λ, and L⁻¹ M L⁻ᵀ = Q diag(κ) Qᵀ, every x has the same eigenvectors:
 vᵀ(A + xM)⁻¹v = Σ_k (Qᵀ L⁻¹ v)_k² / (1 + x κ_k) and ln|A + xM| = ln|A| + Σ_k ln(1 + x κ_k).
 """
 
@@ -55,9 +55,9 @@ class Forecast:
         merit: Exponential,
         noise_sd: float,
         error: float,
-        ridge: float,
+        ridge: Array,
     ) -> None:
-        """Forecast from the latest rounds, θ, G, what the region was computed with, and λ."""
+        """Forecast from the latest rounds, θ, G, what the region was computed with, and λ (d,) of each."""
         dimension, arms = theta.size, latest.policy.shape[1]
         most = max(1, min(_ROUNDS, _NUMBERS // (arms * dimension)))
         self.latest = latest[-most:]
@@ -74,13 +74,13 @@ class Forecast:
             volume, along = float(np.log(sizes).sum()), centred / np.sqrt(sizes)
         else:
             weighted = (np.sqrt(shares / len(shares))[..., None] * contexts).reshape(-1, dimension)
-            whole, added = gram + ridge * np.eye(dimension), weighted.T @ weighted
+            whole, added = gram + np.diag(ridge), weighted.T @ weighted
             basis, rates, volume = _diagonalised(whole, added)
             along = centred @ basis.T  # (n, K, d)
         shrinking = 1.0 / (1.0 + _GRID[:, None] * rates)  # (x, d)
-        volumes = volume - dimension * math.log(ridge) + np.log1p(_GRID[:, None] * rates).sum(axis=1)
+        volumes = volume - float(np.log(ridge).sum()) + np.log1p(_GRID[:, None] * rates).sum(axis=1)
         spread = noise_sd**2 * (2.0 * math.log(1.0 / error) + volumes)
-        self._radius = np.sqrt(spread + ridge * float(theta @ theta))  # (x,)
+        self._radius = np.sqrt(spread + float(ridge @ np.square(theta)))  # (x,)
         widest = np.sqrt(np.square(along) @ shrinking.T).max(axis=1)  # (n, x)
         self._spans = np.square(2.0 * steepness * self._radius * widest).mean(axis=0)  # ρ²
         self._shares, self._shrinking = shares, shrinking

@@ -75,14 +75,16 @@ class Federation:
             merits = list(merit)
             del keywords["merit"]
         dimension, arms = as_arms(dimension, actions, schema)
-        self.options = _of_arms(Options.given(options, **keywords), schema, named=arms is not None)
+        featureless = schema is None and not dimension
+        self.options = _of_arms(Options.given(options, **keywords), schema, featureless=featureless)
         self.algorithm = self.options.composed
         self.schedule = self.algorithm.schedule
         self.round = 0
         self.syncs = 0
         self._last_sync = 0
         self._runs = 0
-        self._begin_run(Plan(horizon, agents, dimension))
+        one_hot = len(arms) if arms is not None and featureless and self.options.optimistic else 0
+        self._begin_run(Plan(horizon, agents, dimension or one_hot or 1))
         typed = seed is None or (isinstance(seed, int) and seed >= 0)
         require(typed, "seed", "must be an integer >= 0", seed)
         self._seed = seed
@@ -95,8 +97,8 @@ class Federation:
         if merits is not None:
             each = [replace(self.options, merit=own) for own in merits]
         which: dict[str, Any] = {"schema": schema, "actions": actions}
-        if schema is None and actions is None:
-            which = {"dimension": dimension}
+        if schema is None and dimension:
+            which["dimension"] = dimension
         self.agents = [
             Agent(**which, options=own, seed=child, privatizer=privatizer, name=name)
             for own, child, privatizer, name in zip(each, children, privatizers, self._names, strict=True)
@@ -230,11 +232,15 @@ class Federation:
         return member
 
 
-def _of_arms(options: Options, schema: Schema | None, *, named: bool) -> Options:
-    """The options for agents with this schema, or whose actions have names: they have no other intercept."""
-    if schema is None and not named:
+def _of_arms(options: Options, schema: Schema | None, *, featureless: bool) -> Options:
+    """The options for agents with this schema, or whose actions have names alone."""
+    if featureless:
+        options.for_agent(featureless=True)  # refuses what it can't be
+    elif schema is None:
         return replace(options, intercept=options.has_intercept)
     options = replace(options, intercept=False)
-    if schema is None or not options.private or options.bounds is not None or options.centring is not None:
+    if schema is None:
+        return options
+    if not options.private or options.bounds is not None or options.centring is not None:
         return options
     return replace(options, bounds=bounds_of(schema, options.reward_range))

@@ -233,14 +233,16 @@ def _input(
     groups: list[str | None] | None,
     slots: Weights,
 ) -> DecisionInput:
-    """The input from checked actions; a row that loses its position to excluded ones gets it as its name."""
+    """The input from checked actions; of several slots, a row that loses its position gets it as its name."""
     contexts = None if encoded is None else encoded.contexts
     count = len(ids or ()) if contexts is None else len(contexts)
     if ids is not None:
         require_different(ids, "actions", "must have different ids")
+    positions = contexts is not None and (ids is None or ids == [str(row) for row in range(count)])
+    names = None if positions else ids  # a position is nobody's own record
     if not request.excluded and request.baseline is None:
         _check_slots(slots, count)
-        return DecisionInput(contexts, range(count), count, ids, ids, groups, None, encoded, slots)
+        return DecisionInput(contexts, range(count), count, ids, names, groups, None, encoded, slots)
     places = {name: row for row, name in enumerate(ids or ())}
     several = isinstance(request.baseline, list)
     baseline = [
@@ -250,7 +252,7 @@ def _input(
     if not request.excluded:
         _check_slots(slots, count)
         by_slot = _in_slots(baseline, slots)
-        return DecisionInput(contexts, range(count), count, ids, ids, groups, by_slot, encoded, slots)
+        return DecisionInput(contexts, range(count), count, ids, names, groups, by_slot, encoded, slots)
     excluded = {
         _place(one, ids, places, count, place("excluded", index))
         for index, one in enumerate(request.excluded)
@@ -260,12 +262,14 @@ def _input(
     if not excluded.isdisjoint(baseline):
         raise InvalidInput("baseline must be none of the excluded actions")
     _check_slots(slots, len(rows))
+    if not positions or slots is not ONE:  # rewards of several slots are by name
+        names = [str(row) if ids is None else ids[row] for row in rows]
     return DecisionInput(
         contexts=None if contexts is None else contexts[rows],
         rows=rows,
         actions=count,
         ids=ids,
-        names=[str(row) if ids is None else ids[row] for row in rows],
+        names=names,
         groups=None if groups is None else [groups[row] for row in rows],
         baseline=_in_slots([rows.index(row) for row in baseline], slots),
         encoded=encoded,
@@ -350,8 +354,8 @@ def decide(
         batch=batch,
     )
     # A later one must not be refused after the first was made, and an agent does not see excluded actions.
-    if batch or len(ready[0].rows) != ready[0].actions:
-        offered = frozenset(agent.actions)
+    offered = frozenset(agent.actions)
+    if offered and (batch or len(ready[0].rows) != ready[0].actions):
         of_each(ready, lambda eligible: _check_offered(eligible, offered), batch=batch)
     notes = [
         DecisionNote(
@@ -393,11 +397,10 @@ def _draw(agent: Agent, ready: Sequence[DecisionInput], notes: Sequence[Decision
 
 
 def _check_offered(eligible: DecisionInput, offered: Collection[str]) -> None:
-    """Refuse actions without features that the agent has not, or no longer offers."""
-    if eligible.contexts is None:
-        for row, name in zip(eligible.rows, eligible.names or (), strict=True):
-            if name not in offered:
-                raise not_offered(row, name)
+    """Refuse actions that the agent has not, or no longer offers, where they were declared."""
+    for row, name in zip(eligible.rows, eligible.names or (), strict=False):
+        if name not in offered:
+            raise not_offered(row, name)
 
 
 def _draw_mode(settings: Settings) -> str:
@@ -539,7 +542,7 @@ def _lacks(reward: float | None, stored: StoredSlot | StoredDecision) -> bool:
 
 
 def add_action(agent: Agent, name: str, most: int) -> None:
-    """Offer an action without features from now on; one that is offered already changes nothing."""
+    """Offer a declared action from now on; one that is offered already changes nothing."""
     active = agent.actions
     if name not in active:
         _check_count(len(active) + 1, most)

@@ -6,17 +6,17 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from types import NoneType
-from typing import Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
 from fedfairx.service.agents import NAME as AGENT_NAME
 from fedfairx.service.fast_path import JSON, body_of, decode
 from fedfairx.service.problems import ProblemError
-from fedfairx.service.schemas import Time
+from fedfairx.service.schemas import Name, Time
 from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.service import Service
 from fedfairx.util.config import LONGEST, explained
@@ -119,6 +119,21 @@ def query_of(request: Request, kind: type[Decoded]) -> Decoded:
             raise ProblemError("invalid", "A name occurs twice in the query, or has no value.")
         values[name] = value
     return msgspec.convert(values, kind, strict=False)
+
+
+class Named(Struct, forbid_unknown_fields=True):
+    """Which actions, by their names.
+
+    name: Text that the name contains.
+    limit: How many of them, at most.
+    """
+
+    name: Name | None = None
+    limit: Annotated[int, Meta(ge=1, le=100_000)] = 100
+
+    def asks_for(self, name: str) -> bool:
+        """Whether it is about the action of this name."""
+        return self.name is None or self.name.casefold() in name.casefold()
 
 
 class Window(Struct, forbid_unknown_fields=True):

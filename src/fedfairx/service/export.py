@@ -62,9 +62,10 @@ PART = 1 << 18  # bytes of a file that are read at once
 RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 
 
-def record(stored: StoredDecision) -> dict[str, Any]:
+def record(stored: StoredDecision, *, contexts: bool = True) -> dict[str, Any]:
     """A row: `probability` is the propensity of the action taken, `policy` the fair shares.
 
+    contexts: whether it has any; actions with names alone have none.
     A decision with several slots has `shown` and `exposure` instead of them; its `reward` is the sum. In
     `shown`, each slot has what was drawn for it and the baseline's action beside the one that was shown.
     """
@@ -81,7 +82,7 @@ def record(stored: StoredDecision) -> dict[str, Any]:
         "policy": None if several else stored.policy.tolist(),
         "exposure": stored.policy.tolist() if several else None,
         "shown": _slots(stored) if several else None,
-        "contexts": None if stored.featureless else stored.contexts.tolist(),
+        "contexts": stored.contexts.tolist() if contexts else None,
         "action_ids": names,
         "groups": groups,
     }
@@ -101,17 +102,17 @@ def _slots(stored: StoredDecision) -> list[dict[str, Any]]:
     ]
 
 
-def json_lines(rows: Iterable[StoredDecision]) -> Iterator[bytes]:
+def json_lines(rows: Iterable[StoredDecision], *, contexts: bool = True) -> Iterator[bytes]:
     """One object a line."""
     for stored in rows:
-        yield msgspec.json.encode(record(stored)) + b"\n"
+        yield msgspec.json.encode(record(stored, contexts=contexts)) + b"\n"
 
 
-def csv_lines(rows: Iterable[StoredDecision]) -> Iterator[bytes]:
+def csv_lines(rows: Iterable[StoredDecision], *, contexts: bool = True) -> Iterator[bytes]:
     """A header, and a line for each; lists are JSON, and no text begins like a spreadsheet formula."""
     yield csv_line(list(COLUMNS))
     for stored in rows:
-        yield csv_line(list(record(stored).values()))
+        yield csv_line(list(record(stored, contexts=contexts).values()))
 
 
 def csv_line(values: Sequence[object]) -> bytes:
@@ -127,7 +128,7 @@ def _cell(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value.startswith(RISKY) else value
 
 
-def write_parquet(rows: Iterable[StoredDecision], file: Path | IO[bytes]) -> None:
+def write_parquet(rows: Iterable[StoredDecision], file: Path | IO[bytes], *, contexts: bool = True) -> None:
     """Write a file group by group, so that only one group is in memory."""
     with needs("frames"):
         import pyarrow
@@ -136,7 +137,7 @@ def write_parquet(rows: Iterable[StoredDecision], file: Path | IO[bytes]) -> Non
     schema = _schema(pyarrow)
     waiting = iter(rows)
     with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-        while group := [record(stored) for stored in islice(waiting, CHUNK)]:
+        while group := [record(stored, contexts=contexts) for stored in islice(waiting, CHUNK)]:
             writer.write_table(pyarrow.Table.from_pylist(group, schema=schema))
 
 
@@ -156,7 +157,7 @@ def _schema(pa: Any) -> Any:
     return pa.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()])
 
 
-LINES: dict[str, Callable[[Iterable[StoredDecision]], Iterator[bytes]]] = {
+LINES: dict[str, Callable[..., Iterator[bytes]]] = {
     "jsonl": json_lines,
     "csv": csv_lines,
 }

@@ -7,32 +7,35 @@ it is read, decisions are not delayed.
 from __future__ import annotations
 
 import asyncio
-import functools
-import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedfairx.agent.reward_limits import RewardLimits
 from fedfairx.core.agent_kernels import LARGEST
+from fedfairx.core.own_record import CONTEXTS, RECORDS, REWARDS
 from fedfairx.core.posterior import Posterior
 from fedfairx.core.statistics import unpack
 from fedfairx.errors import StorageError
 from fedfairx.fairness import Exposure, Logged, exposure
 from fedfairx.fairness.change_test import MOST_FEATURES, Change, ChangeTest, batch_of
+from fedfairx.fairness.decision_log import Codes
+from fedfairx.fairness.exposure_table import MOST_COLUMNS, MOST_NAMES
 from fedfairx.service.arrivals import NOTHING, Arrivals
 from fedfairx.service.earnings import Earnings, LiftReader
 from fedfairx.service.schemas import ArrivalTable
 from fedfairx.service.stretches import stretches
 from fedfairx.storage.journal import Journal
-from fedfairx.storage.queries import any_made, last_of, latest, learnt, number_at, records
+from fedfairx.storage.queries import Records, any_made, last_of, latest, learnt, number_at, records
 from fedfairx.storage.records import StoredDecision
 from fedfairx.storage.replacement import replaced_between
+from fedfairx.storage.rows import labels_of
 from fedfairx.util.arrays import Array
 
 if TYPE_CHECKING:
@@ -45,6 +48,8 @@ FRESH = 10.0  # seconds for which a table is cached, at least
 PATIENCE = 1.0  # seconds that readers wait for what is read from the log
 COST = 10.0  # and this many times the seconds that it took to compute
 FEW = 1_000, 1 << 18  # decisions, and shares in them, that a first table is computed from in about a second
+MOST_SHARES = 1 << 23  # in the decisions of a table: they are in memory
+MOST_TALLIES = 20_000  # of names, from the log
 YEAR = 365.25 * 86_400.0  # seconds: nothing is forecast beyond
 
 
@@ -226,22 +231,23 @@ class ExposureCache:
         behind, end = journal.end(), number_at(journal, until)
         changing = agent.options.half_life is not None  # then entitlements are not estimated
         sums = None if changing else self._sums()
-        start = last_of(journal, settings.exposure_decisions, first=first, end=end)
+        most = _at_most(journal, end, settings.exposure_decisions, MOST_SHARES)
+        start = last_of(journal, most, first=first, end=end)
         bounded, partial = any_made(journal, first=first, end=start), False
         if few:
-            early, start = start, last_of(journal, _few(journal, end), first=start, end=end)
+            early, start = start, last_of(journal, _at_most(journal, end, *FEW), first=start, end=end)
             partial = any_made(journal, first=early, end=start)
         since_time, width, count, stretch = _stretches(journal, start, end)
         times = [since_time + width * k for k in range(count)]
 
-        def computed(sums: tuple[Array, Array] | None) -> tuple[_Seen, Exposure]:
-            seen = _Seen(0 if sums is None else sums[1].size, since_time, width)
+        def computed(sums: OwnSums | None) -> tuple[_Seen, Exposure]:
+            seen = _Seen(agent, since_time, width)
             return seen, exposure(
                 seen.read(journal.decisions(after_seq=start - 1, before_seq=end)),
                 merit=agent.merit,
                 noise_sd=settings.noise_sd or _half_range(agent),
                 tolerance=settings.tolerance,
-                sums=sums,
+                sums=None if sums is None else self._certain(sums),
                 changing=changing,
                 posterior=None if sums is None else by_own_rewards(agent, sums),
                 times=times,
@@ -251,7 +257,7 @@ class ExposureCache:
             seen, table = computed(sums)
         except np.linalg.LinAlgError:  # contexts so long that rounding makes the sums singular
             assert sums is not None
-            seen, table = computed((0.0 * sums[0], 0.0 * sums[1]))  # as if no reward had come
+            seen, table = computed(sums.none())  # as if no reward had come
         return ExposureSnapshot(
             table,
             seen.first,
@@ -267,18 +273,61 @@ class ExposureCache:
             partial,
         )
 
-    def _sums(self) -> tuple[Array, Array]:
+    def _sums(self) -> OwnSums:
         """Sums over this agent's rewards only: a peer's parameter may differ."""
         agent = self._agent
-        own = None if agent.private else agent.own_sums()  # the sums of a private agent are clipped
-        return self._logged.sums(agent.journal, agent) if own is None else unpack(own)
+        own = None if agent.private else agent.own_records()  # the sums of a private agent are clipped
+        if own is None:
+            return self._logged.sums(agent.journal, agent, agent.names)
+        return OwnSums(*unpack(own[0]), *own[1:])
+
+    def _certain(self, sums: OwnSums) -> tuple[Array, Array]:
+        """The same for what is certain, where every record of a name counts for it, its first one too.
+
+        Without that one, the name's own number would be missing from the mean of its reward.
+        """
+        agent = self._agent
+        if not sums.names or (len(sums.names) + agent.columns > MOST_COLUMNS and agent.dimension):
+            return sums.gram, sums.moment
+        if not (agent.private or agent.actions):
+            sums = self._logged.sums(agent.journal, agent, sums.names)
+        return sums.with_columns(features=agent.dimension > 0)
 
 
-def by_own_rewards(agent: Agent, sums: tuple[Array, Array]) -> Posterior:
-    """What is believed of θ by sums of own rewards; they may lack an action that was added meanwhile."""
-    (gram, moment), posterior = sums, agent.posterior
-    mean, common = posterior.prior_mean[: moment.size], posterior.common[: moment.size]
-    return replace(posterior, gram=gram, moment=moment, prior_mean=mean, common=common)
+class OwnSums(NamedTuple):
+    """Σxxᵀ (d, d) and Σxy (d,) over an agent's own rewards, and the tallies (n, d + 2) of names in them."""
+
+    gram: Array
+    moment: Array
+    names: tuple[str, ...]
+    tallies: Array
+
+    def none(self) -> OwnSums:
+        """As if no reward had come."""
+        return OwnSums(0.0 * self.gram, 0.0 * self.moment, self.names, 0.0 * self.tallies)
+
+    def with_columns(self, *, features: bool) -> tuple[Array, Array]:
+        """The sums with a column for each name after the features, or of names alone."""
+        counts, rewards, contexts = (
+            self.tallies[:, RECORDS],
+            self.tallies[:, REWARDS],
+            self.tallies[:, CONTEXTS:],
+        )
+        if not features:
+            most = min(counts.size, MOST_NAMES + 1)  # beyond, nothing is certain
+            return np.diag(counts[:most]), rewards[:most]
+        gram = np.block([[self.gram, contexts.T], [contexts, np.diag(counts)]])
+        return gram, np.concatenate([self.moment, rewards])
+
+
+def by_own_rewards(agent: Agent, sums: OwnSums) -> Posterior:
+    """What is believed by sums of own rewards; they may lack a column that was added meanwhile."""
+    posterior, size = agent.posterior, sums.moment.size
+    mean, common, names = posterior.prior_mean[:size], posterior.common[:size], posterior.names
+    if names is not None:
+        places = {name: place for place, name in enumerate(sums.names)}
+        names = names._replace(places=places, tallies=sums.tallies)
+    return replace(posterior, gram=sums.gram, moment=sums.moment, prior_mean=mean, common=common, names=names)
 
 
 def _stretches(journal: Journal, start: int, end: int) -> tuple[float, float, int, str]:
@@ -288,16 +337,16 @@ def _stretches(journal: Journal, start: int, end: int) -> tuple[float, float, in
     return stretches(first, max(first, last))
 
 
-def _few(journal: Journal, end: int) -> int:
-    """How many of the latest decisions a first table is of, by the number of actions of the last one."""
-    most, shares = FEW
-    return max(1, min([most, *(shares // each.policy.size for each in latest(journal, limit=1, before=end))]))
+def _at_most(journal: Journal, end: int, decisions: int, shares: int) -> int:
+    """How many of the latest decisions have so many shares, by the number of actions of the last one."""
+    arms = [each.policy.size for each in latest(journal, limit=1, before=end)]
+    return max(1, min([decisions, *(shares // count for count in arms)]))
 
 
 class _Seen:
     """Converts stored decisions for `exposure`, and counts withdrawn and baseline ones.
 
-    dimension: of contexts; those from before features were added have fewer columns.
+    Contexts from before features were added have fewer columns; actions with names alone have places.
     """
 
     first: float | None = None
@@ -305,8 +354,11 @@ class _Seen:
     withdrawn = 0
     baseline = 0
 
-    def __init__(self, dimension: int, since: float, width: float) -> None:
-        self._dimension = dimension
+    def __init__(self, agent: Agent, since: float, width: float) -> None:
+        self._dimension = agent.columns
+        names = () if agent.dimension else agent.all_actions
+        self._places = {name: place for place, name in enumerate(names)}
+        self._of: dict[tuple[str, ...], Codes] = {}  # places of the names of recent decisions
         self._since, self._width = since, width  # of stretches of time
 
     def read(self, decisions: Iterator[StoredDecision]) -> Iterator[Logged]:
@@ -323,9 +375,9 @@ class _Seen:
             logged = Logged(
                 shares,
                 None if withdrawn else decision.action,
-                _rows(decision.packed, shares.size, self._dimension),
-                _labels(decision.names_json),
-                _labels(decision.groups_json),
+                self._contexts(decision, shares.size),
+                labels_of(decision.names_json),
+                labels_of(decision.groups_json),
                 decision.drawn,
                 decision.reward,
                 stretch=max(0, int((decision.time - self._since) // self._width)),
@@ -340,19 +392,20 @@ class _Seen:
                 logged.reward = [slot.reward for slot in decision.slots]
             yield logged
 
-
-@functools.lru_cache(4096)
-def _labels(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(json.loads(text))
-
-
-def _rows(contexts: bytes, arms: int, dimension: int) -> NDArray[Any]:
-    """Contexts (K, d), or coordinates (K,) of actions without features."""
-    if len(contexts) == 4 * arms:
-        return np.frombuffer(contexts, "<i4")
-    rows = np.frombuffer(contexts, "<f8").reshape(arms, -1)
-    more = dimension - rows.shape[1]
-    return np.pad(rows, ((0, 0), (0, more))) if more > 0 else rows
+    def _contexts(self, decision: StoredDecision, arms: int) -> NDArray[Any]:
+        """Contexts (K, d), or places (K,) of actions with names alone."""
+        if self._places:
+            names = labels_of(decision.names_json) or ()
+            places = self._of.get(names)
+            if places is None:
+                places = np.array([self._places[name] for name in names], dtype=np.int64)
+                if len(self._of) * arms > MOST_TALLIES:
+                    self._of.clear()
+                self._of[names] = places
+            return places
+        rows = np.frombuffer(decision.packed, "<f8").reshape(arms, -1)
+        more = self._dimension - rows.shape[1]
+        return np.pad(rows, ((0, 0), (0, more))) if more > 0 else rows
 
 
 def _half_range(agent: Agent) -> float:
@@ -386,12 +439,13 @@ class _Rewards:
     def _start_over(self) -> None:
         agent, settings, journal = self._agent, self._settings, self._agent.journal
         first = last_of(journal, settings.exposure_decisions, first=0, end=number_at(journal, None))
-        self._test = ChangeTest(settings.noise_sd or _half_range(agent), separate=bool(agent.actions))
+        self._test = ChangeTest(settings.noise_sd or _half_range(agent), separate=not agent.dimension)
         self._next, self._count, self._total = (
             first,
             0,
             0.0,
         )  # after whole batches, and of the rewards in them
+        self._columns = _Columns()
         self._lift: LiftReader | None = None
         if settings.control_share:
             ends = _range_of(agent)
@@ -399,22 +453,58 @@ class _Rewards:
 
     def update(self) -> None:
         """Read what is new."""
-        agent, journal, dimension = self._agent, self._agent.journal, self._agent.columns
+        agent, journal = self._agent, self._agent.journal
         end = journal.end()
         if self.found is None or replaced_between(journal, self._end, end):
             self._start_over()
-        size, count, total = batch_of(dimension), self._count, self._total
-        parts = records(journal, dimension, first=self._next, end=end, page=size)
-        for last, contexts, rewards in parts:
-            sound = np.abs(rewards) <= LARGEST
-            count, total = count + int(sound.sum()), total + float(rewards[sound].sum())
-            if rewards.size == size:
-                self._test.add(contexts[sound], rewards[sound])
-                self._next, self._count, self._total = last + 1, count, total
+        columns, names = self._columns, agent.names or (() if agent.dimension else agent.all_actions)
+        width = columns.add(agent.columns if agent.dimension else 0, names)
+        size, count, total = batch_of(width), self._count, self._total
+        parts = records(journal, agent.columns, first=self._next, end=end, page=size)
+        for part in parts:
+            sound = np.abs(part.rewards) <= LARGEST
+            count, total = count + int(sound.sum()), total + float(part.rewards[sound].sum())
+            if part.rewards.size == size:
+                if not agent.dimension:
+                    places = columns.places(part.names)[sound]
+                    self._test.add_separate(places, part.weights[sound], part.rewards[sound], width)
+                elif width <= MOST_FEATURES:
+                    self._test.add(columns.rows(part)[sound], part.rewards[sound])
+                self._next, self._count, self._total = part.last + 1, count, total
         lift = None if self._lift is None else self._lift.update()
-        many = dimension > MOST_FEATURES and not agent.actions
+        many = width > MOST_FEATURES and agent.dimension > 0
         change = replace(self._test.change, needed=0 if many else size)
         self._end, self.found = end, (change, Earnings(total / count if count else None, count, lift))
+
+
+class _Columns:
+    """The columns of the test for change: of features and of names, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._features: list[int] = []
+        self._names: dict[str, int] = {}
+
+    def add(self, features: int, names: Sequence[str]) -> int:
+        """Have columns for so many features and for these names too; return how many there are."""
+        width = len(self._features) + len(self._names)
+        new = range(width, width + features - len(self._features))
+        self._features += new
+        for name in names:
+            self._names.setdefault(name, len(self._features) + len(self._names))
+        return len(self._features) + len(self._names)
+
+    def places(self, names: Sequence[str | None]) -> Codes:
+        """The columns (n,) of names, -1 for those without one."""
+        return np.array([self._names.get(name or "", -1) for name in names], dtype=np.int64)
+
+    def rows(self, part: Records) -> Array:
+        """Records in all columns, times the weights of their slots."""
+        rows = np.zeros((len(part.rewards), len(self._features) + len(self._names)))
+        rows[:, self._features] = part.contexts
+        places = self.places(part.names)
+        has = np.flatnonzero(places >= 0)
+        rows[has, places[has]] = part.weights[has]
+        return rows
 
 
 class _Logged:
@@ -426,37 +516,50 @@ class _Logged:
     def __init__(self) -> None:
         self._sums, self._end = _Sums(0), 0
 
-    def sums(self, journal: Journal, agent: Agent) -> tuple[Array, Array]:
+    def sums(self, journal: Journal, agent: Agent, names: tuple[str, ...]) -> OwnSums:
+        """The sums, and the tallies of these names."""
         dimension, end = agent.columns, journal.end()
         replaced = replaced_between(journal, self._end, end)
         first = 0 if replaced else self._end
         sums = _Sums(dimension) if replaced else self._sums.copy(dimension)
-        for _, contexts, rewards in records(journal, dimension, first=first, end=end):
-            sums.add(contexts, rewards)
-        for _, rows, weights, rewards in learnt(journal, first=first, end=end):
-            contexts = np.zeros((len(rows), dimension))
-            contexts[:, : rows.shape[1]] = rows
-            if agent.actions:
-                contexts = np.eye(dimension)[rows[:, 0].astype(int)]
-            sums.add(weights * contexts, rewards)
+        for part in chain(
+            learnt(journal, first=first, end=end), records(journal, dimension, first=first, end=end)
+        ):
+            sums.add(part)
+            if len(sums.tallies) > MOST_TALLIES:  # most came once
+                sums.tallies = {name: sums.tallies[name] for name in names if name in sums.tallies}
         self._sums, self._end = sums, end  # only after everything was read
-        return sums.gram, sums.moment
+        none = np.zeros(dimension + CONTEXTS)
+        tallies = [sums.tallies.get(name, none) for name in names]
+        return OwnSums(sums.gram, sums.moment, names, np.array(tallies).reshape(len(names), none.size))
 
 
 class _Sums:
-    """(Σxxᵀ, Σxy) over records."""
+    """(Σxxᵀ, Σxy) over records, and the tallies (d + 2,) of names."""
 
     def __init__(self, dimension: int) -> None:
         self.gram: Array = np.zeros((dimension, dimension))
         self.moment: Array = np.zeros(dimension)
+        self.tallies: dict[str, Array] = {}
 
     def copy(self, dimension: int) -> _Sums:
-        """A copy, in a larger dimension if actions were added."""
+        """A copy, in a larger dimension if features were added."""
         copy, old = _Sums(dimension), self.moment.size
         copy.gram[:old, :old], copy.moment[:old] = self.gram, self.moment
+        copy.tallies = {name: np.pad(tally, (0, dimension - old)) for name, tally in self.tallies.items()}
         return copy
 
-    def add(self, contexts: Array, rewards: Array) -> None:
-        sound = np.abs(rewards) <= LARGEST  # a private agent takes any number, and learns larger ones as 0
-        self.gram += contexts[sound].T @ contexts[sound]
-        self.moment += contexts[sound].T @ rewards[sound]
+    def add(self, part: Records) -> None:
+        sound = (
+            np.abs(part.rewards) <= LARGEST
+        )  # a private agent takes any number, and learns larger ones as 0
+        size, contexts, rewards = part.contexts.shape[1], part.contexts[sound], part.rewards[sound]
+        self.gram[:size, :size] += contexts.T @ contexts
+        self.moment[:size] += contexts.T @ rewards
+        for place in np.flatnonzero(sound):
+            name, weight = part.names[place], part.weights[place]
+            if name is not None:
+                tally = self.tallies.setdefault(name, np.zeros(self.moment.size + CONTEXTS))
+                tally[RECORDS] += weight * weight
+                tally[REWARDS] += weight * part.rewards[place]
+                tally[CONTEXTS : CONTEXTS + size] += weight * part.contexts[place]

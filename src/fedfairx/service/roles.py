@@ -37,7 +37,7 @@ RESTRICTED: dict[type, dict[str, object]] = {
     schemas.SlotSeen: {"exposure": None, "reward": UNSET},
     schemas.FeatureSeen: dict.fromkeys(("clipped", "unknown")),
     schemas.Model: dict.fromkeys(
-        ("estimate", "sd", "low", "high", "change", "knowledge", "mean_reward", "lift")
+        ("estimate", "sd", "low", "high", "change", "knowledge", "mean_reward", "lift", "records", "differ")
     ),
     schemas.Privacy: {"clipped": None},
     schemas.Aggregated: dict.fromkeys(("weight", "reason")),

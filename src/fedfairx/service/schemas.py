@@ -280,6 +280,17 @@ class FeatureExplained(Struct):
     uncertainty_change: float | None
 
 
+class OwnRecordCounts(Struct):
+    """An action's own record beside its features.
+
+    rewards: How many it has; where they decay, the sum of their weights.
+    weight: How far it counts, from 0 to 1; features stand in for the rest.
+    """
+
+    rewards: Annotated[float, Meta(ge=0)]
+    weight: Share
+
+
 class ActionExplained(Struct):
     """Why an action has its share, against the other actions of the decision.
 
@@ -294,6 +305,7 @@ class ActionExplained(Struct):
     features: What each feature adds, in the order of the schema, without those that all actions have alike.
     uncertainty: What is not known yet adds this to log merit; null if the rule has none, or if it is hidden.
     uncertainty_change: The share, divided by what it would be without that, less 1.
+    record: Its own record then; null if names play no part, or if that is not known.
     """
 
     action: int
@@ -304,6 +316,7 @@ class ActionExplained(Struct):
     features: list[FeatureExplained]
     uncertainty: float | None
     uncertainty_change: float | None
+    record: OwnRecordCounts | None
 
 
 class KnowledgeSeen(Struct):
@@ -356,7 +369,7 @@ class DecisionPage(Struct):
 
 
 class ActionSeen(Struct):
-    """An action without features.
+    """An action that was declared.
 
     status: active, or retired (no longer offered).
     """
@@ -366,7 +379,7 @@ class ActionSeen(Struct):
 
 
 class ActionList(Struct):
-    """Actions without features, in the order in which they were added."""
+    """Declared actions, in the order in which they were added."""
 
     actions: list[ActionSeen]
 
@@ -407,16 +420,48 @@ class SchemaSeen(Struct):
     digest: str
 
 
+class ExpectedReward(Struct):
+    """An expected reward, and the ends of its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class OwnRecordSeen(Struct):
+    """What was learnt of an action by its name.
+
+    rewards: How many it has; where they decay, the sum of their weights.
+    weight: How far its own record counts, from 0 to 1; features, or the mean of all actions, stand in for the
+        rest.
+    effect: By how much its expected reward differs from that of others with the same features; null before
+        its first reward.
+    sd: The standard deviation of that under the model that decides.
+    expected: Its expected reward with a 95 % interval as in the model, if actions have names alone; else
+        null.
+    """
+
+    name: str
+    rewards: Annotated[float, Meta(ge=0)]
+    weight: Share
+    effect: float | None
+    sd: float | None
+    expected: ExpectedReward | None
+
+
 class Model(Struct):
     """What the service has learnt, and its settings.
 
     features: Named features, in order; empty if there are none.
     schema: What they are; null if there are none.
-    actions: Actions without features, retired ones too; empty if actions have features.
+    actions: Actions that were declared, retired ones too.
     columns: What each number of `estimate`, `sd`, `low` and `high` is of: a feature, as price, city=Rome or
-        price:city=Rome, "intercept", or an action.
-    estimate: θ, the expected change of the reward with each feature, as it is scaled for the model, or, for
-        actions without features, the expected reward of each.
+        price:city=Rome, "intercept", or an action where the rule is optimism and actions have no features.
+    estimate: θ, the expected change of the reward with each feature, as it is scaled for the model.
+    names: How many actions have an own record: those declared, and those whose name came again.
+    records: The own records of those that were asked for, or of the first 100.
+    differ: About how much people with the same features differ, as a standard deviation of their expected
+        rewards; null until enough of them have rewards to know it.
     sd: The standard deviation of each under the model that decides.
     low: Where the interval begins in which each lies with a probability of 95 % under the model, within the
         reward range, averaged over what the sizes of noise and prior may be.
@@ -455,6 +500,9 @@ class Model(Struct):
     change: Change
     mean_reward: float | None
     lift: Lift | None
+    names: Annotated[int, Meta(ge=0)]
+    records: list[OwnRecordSeen]
+    differ: float | None
 
 
 class Privacy(Struct):
@@ -624,8 +672,8 @@ class Exposed(Struct):
         expected weights among all weights.
     entitled: Its share in proportion to true merit, as far as slots allow.
     shortfall: Entitled minus shown.
-    verdict: What is certain without a prior: within, above, below or too little data; with a half-life, not
-        judged.
+    verdict: What is certain without a prior: within, above, below or too little data; with a half-life, or
+        more than 200 features and names together, not judged.
     estimate: The mean of the entitled share under the model, with a 95 % credible interval, which is right
         if the model is, and which nothing certain rests on; null with a half-life.
     more_rewards: About how many more rewards it takes until the verdict is certain, often wrong by a factor
@@ -657,9 +705,13 @@ class ExposureTable(Struct):
     bounded: Whether earlier decisions of the window were left out, because there are too many.
     gone: What is no longer in the log of this window, as a sentence; null if nothing is.
     summary: Who is likely treated unfairly, in one sentence.
+    actions: The first 100 that were asked for, in the order of their first decisions, or another number of
+        them.
+    matching: How many were asked for.
     """
 
     actions: list[Exposed]
+    matching: Annotated[int, Meta(ge=0)]
     groups: list[Exposed]
     draws: Draws
     decisions: int

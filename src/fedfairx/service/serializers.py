@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib import metadata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.knowledge import Knowledge
+from fedfairx.core.own_record import CONTEXTS, RECORDS, REWARDS
 from fedfairx.errors import StorageError
 from fedfairx.fairness.change_test import Change
-from fedfairx.fairness.credible import coordinates
+from fedfairx.fairness.credible import coordinates, of_names
 from fedfairx.features import Schema
 from fedfairx.federation.exchange.member import peers_of
 from fedfairx.service import schemas
@@ -23,9 +25,11 @@ from fedfairx.storage.records import StoredDecision
 from fedfairx.util.arrays import Array
 
 if TYPE_CHECKING:
+    from fedfairx.service.endpoint import Named
     from fedfairx.service.federation import Membership
     from fedfairx.service.served_agent import ServedAgent
 
+LEAST_NAMES, LEAST_REWARDS = 8, 2  # with so many rewards each, before which nobody knows how names differ
 VERSION = metadata.version("fedfairx")  # read once: it takes longer than the rest of a page
 
 
@@ -92,10 +96,12 @@ def actions(agent: Agent) -> schemas.ActionList:
 
 
 def columns(served: ServedAgent) -> list[str]:
-    """What each coordinate of θ is of: an action without features, or a feature."""
+    """What each coordinate of θ is of: a feature or, by the optimistic rule, an action with a name alone."""
     agent = served.agent
-    if agent.all_actions or agent.schema is not None:
-        return list(agent.all_actions if agent.schema is None else agent.schema.columns)
+    if agent.schema is not None:
+        return list(agent.schema.columns)
+    if served.featureless and not agent.constant:
+        return list(agent.all_actions)
     names = [f"x{place}" for place in range(1, agent.dimension + 1)]
     return [*names, "intercept"] if agent.columns > agent.dimension else names
 
@@ -107,16 +113,71 @@ def estimates(served: ServedAgent, effects: Array | None = None) -> tuple[list[f
     if effects is not None:
         mean, covariance = effects @ mean, effects @ covariance @ effects.T
     sds = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
-    ends = coordinates(agent.posterior, effects, rewards=served.featureless)
+    ends = coordinates(agent.posterior, effects, rewards=served.featureless and not agent.constant)
     return tuple(each.tolist() for each in (mean, sds, *ends))
+
+
+class OwnRow(NamedTuple):
+    """What was learnt of a name: its effect beside features or, of one alone, its expected reward.
+
+    weight: how far its own record counts.
+    """
+
+    place: int
+    name: str
+    rewards: float
+    weight: float
+    value: float
+    sd: float
+
+
+def own_rows(served: ServedAgent) -> list[OwnRow]:
+    """The own records of all names that have one."""
+    agent = served.agent
+    names = agent.names
+    found = agent.tallies_of(names)
+    if found is None:
+        return []
+    (tallies, ratio), theta, covariance = found, agent.estimate, agent.covariance
+    counts, shares = tallies[:, RECORDS], 1.0 / (tallies[:, RECORDS] + ratio)
+    pulls = shares[:, None] * tallies[:, CONTEXTS : CONTEXTS + theta.size]
+    rows = (agent.constant if served.featureless else 0.0) - pulls  # z of a candidate with these contexts
+    values = rows @ theta + shares * tallies[:, REWARDS]
+    variances = (rows * (rows @ covariance)).sum(axis=1) + agent.noise_sd**2 * shares
+    numbers = zip(names, counts, counts * shares, values, np.sqrt(np.maximum(variances, 0.0)), strict=True)
+    return [OwnRow(place, name, *map(float, each)) for place, (name, *each) in enumerate(numbers)]
+
+
+def differ(served: ServedAgent, rows: Sequence[OwnRow]) -> float | None:
+    """How much people with the same features differ; None until enough of them have rewards to know it."""
+    enough = sum(row.rewards >= LEAST_REWARDS for row in rows) >= LEAST_NAMES
+    return served.agent.own_sd if enough else None
+
+
+def _records(served: ServedAgent, rows: Sequence[OwnRow], asked: Named) -> list[schemas.OwnRecordSeen]:
+    some = [row for row in rows if asked.asks_for(row.name)][: asked.limit]
+    ends = np.full((2, len(some)), math.nan)
+    if served.featureless:
+        ends = np.array(of_names(served.agent.posterior, [row.name for row in some]))
+    return [
+        schemas.OwnRecordSeen(
+            row.name,
+            row.rewards,
+            row.weight,
+            None if served.featureless or not row.rewards else row.value,
+            None if not (served.featureless or row.rewards) else row.sd,
+            schemas.ExpectedReward(row.value, float(low), float(high)) if served.featureless else None,
+        )
+        for row, low, high in zip(some, *ends, strict=True)
+    ]
 
 
 def knowledge(known: Knowledge) -> schemas.KnowledgeSeen:
     return schemas.KnowledgeSeen(known.rewards, known.numbers, known.enough, known.little)
 
 
-def model(served: ServedAgent, change: Change, earned: Earnings) -> schemas.Model:
-    agent, settings = served.agent, served.settings
+def model(served: ServedAgent, change: Change, earned: Earnings, asked: Named) -> schemas.Model:
+    agent, settings, own = served.agent, served.settings, own_rows(served)
     estimate, sd, low, high = estimates(served)
     return schemas.Model(
         name=agent.name,
@@ -143,6 +204,9 @@ def model(served: ServedAgent, change: Change, earned: Earnings) -> schemas.Mode
         change=change,
         mean_reward=earned.mean,
         lift=earned.lift if earned.lift is not None and earned.lift.decisions else None,
+        names=len(own),
+        records=_records(served, own, asked),
+        differ=differ(served, own),
     )
 
 

@@ -71,7 +71,7 @@ class ServedAgent:
         self.membership = membership
         self.exposures = ExposureCache(agent, settings)
         self.counters = DecisionCounters()
-        self.featureless = bool(agent.actions)  # whether actions are named once and have no features
+        self.featureless = not agent.dimension  # whether actions have names alone
         self.slots = as_weights(agent.options.slots)  # the weights of those that a decision has by default
         self.half_life = cast("float | str | None", agent.options.half_life)
         self.fixed_slots = agent.private or membership is not None
@@ -201,7 +201,7 @@ class ServedAgent:
         for answer in answers:
             self.metrics.decisions[answer.mode] += 1
 
-    # --- actions without features --------------------------------------------------------------------
+    # --- declared actions --------------------------------------------------------------------
 
     async def add_action(self, name: str) -> None:
         """Offer this action from now on."""
@@ -218,10 +218,8 @@ class ServedAgent:
 
     async def _change_actions(self, task: Task[Found]) -> Found:
         self._refuse_archived()
-        if not self.featureless:
-            raise ProblemError(
-                "features", "The actions of this service come with each request, with their features."
-            )
+        if not self.agent.all_actions:
+            raise ProblemError("features", "The actions of this service come with each request.")
         try:
             return await self.write(task)
         except InvalidInput as error:

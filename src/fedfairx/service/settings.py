@@ -68,7 +68,7 @@ class Settings(SharedOptions, Expiry):
     database: a PostgreSQL URL, instead of SQLite in the data folder.
     wait: wait while another process has the database, instead of ending; docs/howto/run-a-standby.md.
     dimension: numbers that describe an action, where features have no names.
-    actions: names of actions that have no features, instead of dimension.
+    actions: names of actions, each judged by its own rewards and, beside dimension or features, by these.
     features: what describes an action: numbers with ranges, categories and booleans.
     shared: names of the features that all actions of a decision share, and that a request has once.
     products: pairs of features that are multiplied, each like price:city; none for none of them (default:
@@ -236,9 +236,9 @@ def check(settings: Settings) -> Settings:
     if named:
         schema_of(settings)
     if settings.actions:
-        for other in ("dimension", "features", "shared", "intercept"):
+        for other in ("shared", "intercept") if not (settings.dimension or named) else ():
             if getattr(settings, other):
-                raise InvalidInput(f"{other} must be left out beside actions, which have no features")
+                raise InvalidInput(f"{other} must be left out where actions have names alone")
         if settings.federation:
             raise InvalidInput("actions must be left out: the members of a federation agree on features")
     different = len(set(settings.actions)) == len(settings.actions)

@@ -14,6 +14,7 @@ UNKNOWN = 2  # features of which little is known
 MOST_TIMES = 1_000  # a larger change is only said to be larger
 ABOUT = 0.1  # a share this near to the average is about average
 EXPECTED = "expected reward"  # what actions without features differ in
+OWN_RECORD = "own record"  # what actions differ in beside their features
 _WORDS = {10: "a tenth", 20: "a fifth", 25: "a quarter", 33: "a third", 50: "a half"}
 _SPACE = "\u00a0"  # does not break
 
@@ -135,6 +136,8 @@ def _size(each: FeatureExplained, unit: str) -> float:
 
 def _value(each: FeatureExplained) -> str:
     """rating of 4.8, vehicle (van) or fragile (no)."""
+    if isinstance(each.value, float) and each.feature == OWN_RECORD:
+        return record_of(each.value)
     if isinstance(each.value, float) and each.feature == EXPECTED:
         return f"{each.feature}, {written(each.value, 3)}"
     if each.value is None:
@@ -142,6 +145,14 @@ def _value(each: FeatureExplained) -> str:
     if isinstance(each.value, float):
         return f"{each.feature} of {written(each.value)}"
     return f"{each.feature} ({written(each.value)})"
+
+
+def record_of(rewards: float) -> str:
+    """Own record of 57 rewards; where they count less by age, their weights."""
+    if not rewards:
+        return "missing own record"
+    many = written(float(f"{rewards:.3g}") if rewards % 1 else rewards)
+    return f"{OWN_RECORD} of {many} reward{'' if rewards == 1 else 's'}"
 
 
 def _described(each: FeatureExplained, its: str) -> str:

@@ -24,6 +24,6 @@ def arrivals(journal: Journal, *, first: int) -> NDArray[np.int64]:
     amended = journal.amendments()
     rows = pages(journal.log.database.read, _REWARDED, (journal.agent,), after=first - 1)
     came = [number for (number,) in rows if not amended.is_undone(number)]
-    for number, _, _, rewards in learnt(journal, first=first, end=journal.end("events")):
-        came += [number] * len(rewards)
+    for part in learnt(journal, first=first, end=journal.end("events")):
+        came += [part.last] * len(part.rewards)
     return np.sort(np.array(came, dtype=np.int64))

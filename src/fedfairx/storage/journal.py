@@ -38,12 +38,13 @@ from fedfairx.storage.rows import (
     EventRow,
     Insertion,
     OutcomeRow,
+    Rewarded,
     WholeRow,
     as_json,
     context_of,
     event_body,
+    labels_of,
     outcome_rows,
-    packed_contexts,
     read_slots,
     slots_text,
     whole_row,
@@ -66,7 +67,6 @@ from fedfairx.storage.seals import (
     seal_packed_decision,
 )
 from fedfairx.storage.transaction_log import Log
-from fedfairx.util.arrays import Array
 
 _PREFIXES = "SELECT first, prefix FROM id_prefixes WHERE agent = ? ORDER BY id"
 _DECISIONS = f"SELECT {DECISION}, seal FROM decisions"
@@ -176,7 +176,7 @@ class Journal:
                 decision.number,
                 agent,
                 decision.time,
-                packed_contexts(step.contexts),
+                bytearray(step.contexts),
                 packed[:first],
                 packed[first:end],
                 decision.shown[0],
@@ -350,10 +350,10 @@ class Journal:
         """Inside a transaction: delete the snapshots that contain the step of this number."""
         self.log.write("DELETE FROM snapshots WHERE agent = ? AND seq > ?", (self.agent, after))
 
-    def snapshot_numbers(self) -> list[int]:
+    def snapshot_numbers(self, ask: Ask | None = None) -> list[int]:
         """The numbers before which snapshots were taken, in order."""
         question = "SELECT seq FROM snapshots WHERE agent = ? ORDER BY seq"
-        return [int(seq) for (seq,) in self.log.database.execute(question, (self.agent,))]
+        return [int(seq) for (seq,) in (ask or self.log.database.execute)(question, (self.agent,))]
 
     def snapshots(self, *, damaged: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
         """(next number, state), the newest first; a damaged one is skipped or, if `damaged`, an error."""
@@ -362,9 +362,9 @@ class Journal:
             if state is not None:
                 yield seq, state
 
-    def snapshot(self, seq: int, *, damaged: bool = False) -> dict[str, Any] | None:
+    def snapshot(self, seq: int, *, damaged: bool = False, ask: Ask | None = None) -> dict[str, Any] | None:
         """The state before this number; None for a damaged one or, if `damaged`, an error."""
-        (stored,) = self.log.database.execute(
+        (stored,) = (ask or self.log.database.execute)(
             "SELECT agent, seq, head, body, seal FROM snapshots WHERE agent = ? AND seq = ?",
             (self.agent, seq),
         )
@@ -374,7 +374,7 @@ class Journal:
             if damaged:
                 raise self._damaged(f"the snapshot before step {seq} is not as it was written")
             return None
-        if head != self.head(before=seq):
+        if head != self.head(before=seq, ask=ask):
             raise self._damaged(f"steps before step {seq} are missing")
         state: dict[str, Any] = json.loads(content)
         return state
@@ -432,24 +432,25 @@ class Journal:
             previous = entry.seal[DIGEST]
             yield entry
 
-    def waiting(self, numbers: Sequence[int], *, before: int) -> Iterator[Decision]:
+    def waiting(self, numbers: Sequence[int], *, before: int, ask: Ask | None = None) -> Iterator[Decision]:
         """The decisions of these numbers, with the outcomes of their slots that came before a number."""
         where = "o.decision = ? AND o.agent = ? AND o.slot > 0 AND o.turn = 0 AND o.seq < ?"
-        for decision in self.decided(numbers):
+        ask = ask or self.log.database.execute
+        for decision in self.decided(numbers, ask):
             if decision.weights is not ONE:
                 values = (NOW, decision.number, self.agent, before)
-                rows = self.log.database.execute(f"{_OUTCOMES} WHERE {where} ORDER BY o.seq", values)
+                rows = ask(f"{_OUTCOMES} WHERE {where} ORDER BY o.seq", values)
                 for entry in self._outcomes(rows):
                     assert isinstance(entry.step, Ended)
                     decision.end(entry.step.rewards, entry.step.status)
             yield decision
 
-    def decided(self, numbers: Sequence[int]) -> Iterator[Decision]:
+    def decided(self, numbers: Sequence[int], ask: Ask | None = None) -> Iterator[Decision]:
         """The decisions of these numbers; those that have lost their content have no actions."""
         for at in range(0, len(numbers), SOME):
             some = numbers[at : at + SOME]
             question = f"{_DECISIONS} WHERE agent = ? AND seq IN ({marks(some)}) ORDER BY seq"
-            rows = self.log.database.execute(question, (self.agent, *some))
+            rows = (ask or self.log.database.execute)(question, (self.agent, *some))
             if len(rows) != len(some):
                 raise self._damaged("decisions that wait for a reward are missing")
             for row in rows:
@@ -674,18 +675,18 @@ class Journal:
                 self._checked(outcome, seal_outcome)
         return whole
 
-    def record(self, row: Row) -> tuple[Array, float | None]:
-        """Context and reward of a row of `WHOLE` as they are learnt: those of a slot, times its weight."""
+    def record(self, row: Row) -> Rewarded:
+        """What is learnt by a row of `WHOLE`: the context of the action, or of that in a slot."""
         decision, first, newest = self._checked_whole(whole_row(row))
         assert first is not None
         action, weight = decision.action, 1.0
         if first.slot:
             slots = read_slots(decision.slots or "")
             action, weight = slots.shown[first.slot - 1], slots.weights[first.slot - 1]
-        arms, dimension = len(decision.policy) // 8, len(decision.theta) // 8
-        context = context_of(decision.contexts, action, arms, dimension)
+        context = context_of(decision.contexts, action, len(decision.theta) // 8)
         reward = first.reward if newest is None else newest.reward
-        return context if weight == 1.0 else weight * context, reward
+        names = labels_of(decision.names)
+        return Rewarded(context, reward, weight, None if names is None else names[action])
 
     def _slots(self, decision: StoredDecision, outcomes: Sequence[Outcomes]) -> list[StoredSlot]:
         column, names, exposure = read_slots(decision.slots_json or ""), decision.names, decision.policy

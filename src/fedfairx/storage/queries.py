@@ -175,33 +175,45 @@ def number_at(journal: Journal, time: float | None) -> int:
     return low
 
 
-def records(
-    journal: Journal, dimension: int, *, first: int, end: int, page: int = PAGE
-) -> Iterator[tuple[int, Array, Array]]:
-    """Rewards from number `first` on, as of `end`, in the order of their arrival, in parts of `page`.
+class Records(NamedTuple):
+    """Rewards in the order of their arrival.
+
+    last: the number of the last step.
+    contexts: (n, d) of the actions taken, times the weights (n,) of their slots.
+    """
+
+    last: int
+    contexts: Array
+    rewards: Array
+    weights: Array
+    names: list[str | None]
+
+
+def records(journal: Journal, dimension: int, *, first: int, end: int, page: int = PAGE) -> Iterator[Records]:
+    """Rewards from number `first` on, as of `end`, in parts of `page`.
 
     A reward that replaces another counts if it came before `end` too. Those of decisions whose content is
     gone, and those that a rollback has undone, are left out.
-    Each part: the number of its last step, the contexts (n, d) of the actions taken, and the rewards (n,).
     """
     amended = journal.amendments()
     rows = pages(journal.log.database.read, _RECORDS, (end, journal.agent, end), after=first - 1)
     learnt_records = (
-        (seq, *journal.record(tuple(columns))) for seq, *columns in rows if not amended.is_undone(seq)
+        (seq, journal.record(tuple(columns))) for seq, *columns in rows if not amended.is_undone(seq)
     )
-    rewarded = ((seq, context, reward) for seq, context, reward in learnt_records if reward is not None)
+    rewarded = ((seq, record) for seq, record in learnt_records if record.reward is not None)
     while some := list(islice(rewarded, page)):
         contexts = np.zeros((len(some), dimension))
-        for row, (_, context, _) in zip(contexts, some, strict=True):
-            row[: context.size] = context  # shorter, if actions or features were added since
-        yield some[-1][0], contexts, np.array([reward for *_, reward in some])
+        for row, (_, record) in zip(contexts, some, strict=True):
+            row[: record.context.size] = record.context  # shorter, if features were added since
+        rewards, weights = (
+            np.array([getattr(record, what) for _, record in some]) for what in ("reward", "weight")
+        )
+        names = [record.name for _, record in some]
+        yield Records(some[-1][0], weights[:, None] * contexts, rewards, weights, names)
 
 
-def learnt(journal: Journal, *, first: int, end: int) -> Iterator[tuple[int, Array, Array, Array]]:
-    """Numbers, contexts, weights and rewards learnt without decisions, from `first` on and before `end`.
-
-    Contexts (n, d), fewer columns if features were added since, or names' coordinates (n, 1); weights (n, 1).
-    """
+def learnt(journal: Journal, *, first: int, end: int) -> Iterator[Records]:
+    """The same for records learnt without a decision; contexts as they were given then."""
     amended = journal.amendments()
     for row in pages(journal.log.database.read, _LEARNT, (journal.agent, end), after=first - 1):
         if amended.is_undone(row[0]):
@@ -209,7 +221,9 @@ def learnt(journal: Journal, *, first: int, end: int) -> Iterator[tuple[int, Arr
         step = journal.event(row)
         assert isinstance(step, steps.Learnt)
         weights = np.ones(len(step.rows)) if step.weights is None else step.weights
-        yield row[0], np.asarray(step.rows, dtype=np.float64), weights[:, None], np.array(step.rewards)
+        names: list[str | None] = [None] * len(step.rows) if step.names is None else list(step.names)
+        contexts = weights[:, None] * np.asarray(step.rows, dtype=np.float64)
+        yield Records(row[0], contexts, np.array(step.rewards), weights, names)
 
 
 def by_time(journal: Journal, *, since: float, width: float, count: int) -> tuple[list[int], list[int]]:

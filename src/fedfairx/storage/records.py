@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from fedfairx.storage.rows import context_of, floats, unpacked_contexts
+from fedfairx.storage.rows import context_of, floats
 from fedfairx.util.arrays import Array
 
 #: The status of a decision; one that was deleted has none of these.
@@ -60,7 +60,7 @@ class StoredDecision:
     person: str | None = field(repr=False)
     seq: int
     time: float
-    packed: bytes = field(repr=False)  # contexts, see `packed_contexts`
+    packed: bytes = field(repr=False)  # contexts (K, d)
     packed_policy: bytes = field(repr=False)
     packed_theta: bytes = field(repr=False)
     action: int
@@ -88,11 +88,6 @@ class StoredDecision:
         return not self.packed_policy
 
     @property
-    def featureless(self) -> bool:
-        """Whether its actions have no features."""
-        return 2 * len(self.packed) == len(self.packed_policy)
-
-    @property
     def policy(self) -> Array:
         """(K,) the probabilities that the action was drawn from."""
         return floats(self.packed_policy)
@@ -104,13 +99,13 @@ class StoredDecision:
 
     @property
     def contexts(self) -> Array:
-        """(K, d); actions without features have unit vectors."""
-        return unpacked_contexts(self.packed, len(self.packed_policy) // 8, len(self.packed_theta) // 8)
+        """(K, d), as the model has them; of actions with a name alone, the constant (K, 1)."""
+        return floats(self.packed).reshape(len(self.packed_policy) // 8, len(self.packed_theta) // 8)
 
     @property
     def context(self) -> Array:
         """(d,) the context of the action taken."""
-        return context_of(self.packed, self.action, len(self.packed_policy) // 8, len(self.packed_theta) // 8)
+        return context_of(self.packed, self.action, len(self.packed_theta) // 8)
 
     @property
     def names(self) -> list[str] | None:

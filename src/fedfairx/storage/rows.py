@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,8 +28,9 @@ from fedfairx.storage.seals import (
     PLAIN_DECISION,
     PLAIN_OUTCOME,
 )
-from fedfairx.util.arrays import Array, Coordinates
+from fedfairx.util.arrays import Array
 
+LONG = 10_000  # characters of names, from which on few decisions' are kept
 #: The tables of a log: each row of one of them is a step, or a part of one.
 TABLES = ("decisions", "outcomes", "events")
 
@@ -100,7 +102,7 @@ class DecisionRow(NamedTuple):
         arms, dimension = len(self.policy) // 8, len(self.theta) // 8
         names = None if self.names is None else json.loads(self.names)
         if arms or not self.contexts:
-            contexts = [context_bytes(self.contexts, row, arms, dimension) for row in shown] if arms else []
+            contexts = [context_bytes(self.contexts, row, dimension) for row in shown] if arms else []
             values = floats(b"".join((self.policy, self.theta, *contexts)))
             labels = None if names is None else [names[row] for row in shown]
         else:
@@ -238,33 +240,43 @@ def slots_text(decision: Decision, note: DecisionNote | None) -> str | None:
     return json.dumps(values, separators=(",", ":"))
 
 
+class Rewarded(NamedTuple):
+    """A record as it was stored: of an action in a slot of this weight, and its name, if it has one."""
+
+    context: Array
+    reward: float | None
+    weight: float
+    name: str | None
+
+
+@lru_cache(4_096)
+def _few_labels(text: str) -> tuple[str, ...]:
+    return tuple(json.loads(text))
+
+
+@lru_cache(8)  # of many actions there are other names in every decision, or the same in all
+def _many_labels(text: str) -> tuple[str, ...]:
+    return tuple(json.loads(text))
+
+
+def labels_of(text: str | None) -> tuple[str, ...] | None:
+    """The names or groups of a decision's actions, by their column; the same object for the same text."""
+    if text is None:
+        return None
+    return _few_labels(text) if len(text) < LONG else _many_labels(text)
+
+
 def floats(blob: bytes) -> Array:
     return np.frombuffer(blob, dtype="<f8").astype(np.float64)
 
 
-def packed_contexts(rows: Array | Coordinates) -> bytearray:
-    """Pack contexts (K, d) as floats, or coordinates (K,) of actions without features as four bytes each."""
-    return bytearray(rows if rows.ndim == 2 else rows.astype("<i4"))
+def context_of(blob: bytes, row: int, dimension: int) -> Array:
+    """One row (d,) of contexts (K, d), without unpacking the others."""
+    return floats(context_bytes(blob, row, dimension))
 
 
-def unpacked_contexts(blob: bytes, arms: int, dimension: int) -> Array:
-    """Contexts (K, d) from `packed_contexts`; coordinates become unit vectors."""
-    if len(blob) != 4 * arms:
-        return floats(blob).reshape(arms, dimension)
-    rows = np.zeros((arms, dimension))
-    rows[np.arange(arms), np.frombuffer(blob, "<i4")] = 1.0
-    return rows
-
-
-def context_of(blob: bytes, row: int, arms: int, dimension: int) -> Array:
-    """One row of `unpacked_contexts`, without unpacking the others."""
-    return floats(context_bytes(blob, row, arms, dimension))
-
-
-def context_bytes(blob: bytes, row: int, arms: int, dimension: int) -> bytes:
-    """One row of `unpacked_contexts`, as the bytes of its floats."""
-    if len(blob) == 4 * arms:
-        return unpacked_contexts(blob[4 * row : 4 * row + 4], 1, dimension).astype("<f8").tobytes()
+def context_bytes(blob: bytes, row: int, dimension: int) -> bytes:
+    """The bytes of `context_of`."""
     return blob[8 * dimension * row : 8 * dimension * (row + 1)]
 
 

@@ -8,8 +8,8 @@ from importlib.resources import files
 from fedfairx.errors import StateError
 from fedfairx.storage.database import Database, damaged
 
-#: Not 1: development versions before the first release have written versions 1 to 8, with other tables.
-VERSION = 9
+#: Not 1: development versions before the first release have written versions 1 to 9, with other tables.
+VERSION = 10
 
 SQL = (files("fedfairx.storage") / "schema.sql").read_text(encoding="utf-8")
 

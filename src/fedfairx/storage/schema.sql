@@ -81,7 +81,7 @@ CREATE TABLE events (
     seal BLOB NOT NULL
 );
 CREATE INDEX events_amending ON events (agent, seq) WHERE kind IN ('drop', 'delete', 'rollback');
-CREATE INDEX events_learnt ON events (agent, seq) WHERE kind IN ('learn', 'learn weighted');
+CREATE INDEX events_learnt ON events (agent, seq) WHERE kind IN ('learn', 'learn weighted', 'learn named');
 
 -- states of agents, from which opening replays the rest of the log
 CREATE TABLE snapshots (

@@ -417,6 +417,7 @@ def test_a_figure_of_a_tutorial_fits_a_phone(tab: Any) -> None:
     style = (Path(__file__).parents[3] / "docs" / "static" / "site.css").read_text(encoding="utf-8")
     figure = "<svg xmlns='http://www.w3.org/2000/svg' width='900' height='300'/>"
     image = f'<img src="data:image/svg+xml,{quote(figure)}">'
+    tab.goto("about:blank")  # a page of the service before would forbid the picture
     tab.set_viewport_size({"width": 400, "height": 800})
     tab.set_content(
         f'<style>{style}</style><article><div class="cell_output">{image}</div></article>',

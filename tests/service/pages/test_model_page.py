@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -84,3 +85,55 @@ def test_levels_differ_from_their_mean(shown: dict[str, dict[str, float]]) -> No
         assert sum(shown[f"{feature}={level}"]["estimate"] for level in levels) == pytest.approx(
             0.0, abs=1e-9
         )
+
+
+def test_own_records_have_a_table_and_their_size_is_told_once_it_is_known(tmp_path: Path) -> None:
+    """From eight names with two rewards each on; before, nobody can know how far people differ."""
+    place = str(tmp_path / "agent.sqlite")
+    with ffx.Agent.open(place_of(settings_for(place)), dimension=2, seed=0) as agent:
+        names = [f"n{k}" for k in range(60)]
+        for name in [*names[:7], *names]:
+            agent.learn([[0.5, 0.5]], [float(name < "n3")], names=[name])
+        records = {name: agent.record_of(name) for name in agent.names}
+    with looking(place, dimension=2) as client:
+        text, model = client.get("/model").text, client.get("/v1/model").json()
+        assert "People with the same features differ" not in text
+        assert (model["names"], model["differ"]) == (7, None)
+        for each in model["records"]:
+            record = records[each["name"]]
+            assert record is not None
+            wanted = (record.rewards, record.weight, record.effect, record.sd)
+            found = tuple(each[key] for key in ("rewards", "weight", "effect", "sd"))
+            assert found == pytest.approx(wanted)
+        assert text.count('<h2 id="records">') == 1
+    with ffx.Agent.open(place_of(settings_for(place))) as agent:
+        agent.learn([[0.5, 0.5]] * 120, [0.5] * 120, names=names * 2)
+        differ = agent.own_sd
+    with looking(place, dimension=2) as client:
+        text, model = client.get("/model?own_page=2").text, client.get("/v1/model").json()
+        assert f"People with the same features differ by about {differ:.3f}." in text
+        assert (model["names"], model["differ"]) == (60, pytest.approx(differ))
+        assert "51 to 60 of 60 names" in text
+        found = client.get("/model?own_q=n1&own_sort=-rewards").text
+        assert "11 names whose name contains “n1”" in found
+        lines = client.get("/model?own_q=n1&table=own&format=csv").text.splitlines()
+        assert lines[0] == "name,rewards,effect,sd,weight"
+        assert len(lines) == 12
+        assert client.get("/model?format=csv").text.splitlines()[0] == "name,estimate,sd,low,high"
+
+
+def test_names_alone_have_expected_rewards(tmp_path: Path) -> None:
+    place = str(tmp_path / "agent.sqlite")
+    with ffx.Agent.open(place_of(settings_for(place)), actions=["ann", "ben"], seed=0) as agent:
+        agent.learn(["ann"] * 30, [1.0] * 30)
+        ann = float(agent.estimate[0] + agent.record_of("ann").effect)  # type: ignore[union-attr]
+    with looking(place, dimension=None) as client:
+        (line, _) = csv.DictReader(io.StringIO(client.get("/model?format=csv").text))
+        assert float(line["estimate"]) == pytest.approx(ann)
+        assert float(line["low"]) < ann < float(line["high"])
+        assert float(line["rewards"]) == 30.0
+        text = client.get("/model").text
+        assert "The expected reward of each action." in text
+        assert "Own records" not in text
+        found = client.get("/share?action=ben").text
+        assert "Choose an action" not in found

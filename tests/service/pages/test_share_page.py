@@ -97,8 +97,14 @@ def test_averages_are_those_of_the_decisions_in_which_it_could_be_chosen(rule: s
         assert table["offered"][0] == str(len(shares))
         bars = re.findall(r'<rect class="(\w+)" x="[\d.]+%" y="4" width="([\d.]+)%"', text)
         widths = [float(width) for _, width in bars]
-        written = [float(change) for name, (*_, change) in table.items() if name in FEATURES]
-        faint = [name for name in FEATURES if abs(float(table[name][-1])) < share_page.LEAST]
+        whole = [*FEATURES, "own record"]
+        written = [float(change) for name, (*_, change) in table.items() if name in whole]
+        faint = [name for name in whole if abs(float(table[name][-1])) < share_page.LEAST]
+        record = client.app._app.state.service.default.agent.record_of("ann")
+        assert (
+            f"Your own record of {record.rewards:.0f} rewards counts {100 * record.weight:.0f} % by now"
+            in text
+        )
         assert ("No change that could be seen came from" in text) == bool(faint)
         written = [change for change in written if abs(change) >= share_page.LEAST]
         assert [kind for kind, _ in bars] == ["less" if change < 0 else "more" for change in written]

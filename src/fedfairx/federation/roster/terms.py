@@ -404,7 +404,7 @@ def _may_differ(keywords: Keywords) -> bool:
 
 def _settled(options: Options, schema: Schema | None) -> Options:
     """The options with defaults filled in: rule, merit, prior or region, intercept, solver, bounds."""
-    settled, bounds = options.for_agent(arms_of_their_own=False, schema=schema), options.bounds
+    settled, bounds = options.for_agent(featureless=False, schema=schema), options.bounds
     if bounds is None and not options.private:
         low, high = options.reward_range or RewardLimits(_prior(settled), None).ends
         bounds = Bounds(context_norm=EXACT_NORM, reward=max(abs(low), abs(high)))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from fedfairx.core.agent_kernels import learn_and_add, learn_one, learn_slate
-from fedfairx.core.statistics import add_one, diagonal_entries, embedded, packed_size
+from fedfairx.core.agent_kernels import learn_named, learn_one, learn_slate
+from fedfairx.core.statistics import add_one, embedded, packed_size
 from fedfairx.errors import StateError, require
 from fedfairx.privacy.bounds import Bounds
 from fedfairx.privacy.guarantee import Guarantee
@@ -47,10 +47,11 @@ class NonPrivateSums:
         self.mechanism = NonPrivate()
         self._digest = self.mechanism.digest()
         self._total = np.zeros(packed_size(dimension))
-        self._diagonal: list[int] = diagonal_entries(dimension).tolist()
         self._count = 0
         self.spent = 0
         self._latest: Release | None = None
+        #: What an agent whose actions have own records sends of its sums: others, and tallies by name.
+        self.content: Callable[[Array], tuple[Array, dict[str, Array]]] | None = None
 
     @property
     def guarantee(self) -> Guarantee:
@@ -94,42 +95,37 @@ class NonPrivateSums:
         add_one(self._total, context if weight == 1.0 else weight * context, reward)
         self._count += 1
 
-    def add_and_learn(self, memory: Array, values: Array, at: int, weight: float, reward: float) -> float:
-        """Add the context that begins at values[at], and learn it into a learner's memory, in one call."""
-        if self.bounds is not None:
-            context = values[at : at + self.dimension]
-            self.add(context, reward, weight=weight)
-            return float(learn_one(memory, context, weight, reward))
-        self._count += 1
-        growth: float = learn_and_add(memory, self._total, values, at, self.dimension, weight, reward)
-        return growth
-
-    def add_and_learn_slate(
+    def add_and_learn(
         self,
         memory: Array,
         values: Array,
         at: int,
-        weights: Array,
-        rewards: Array,
-        growth: float,
-        updates: int,
-    ) -> tuple[float, int]:
-        """`add_and_learn` for all slots of a decision, without bounds; see `learn_slate`."""
-        self._count += weights.size
-        result: tuple[float, int] = learn_slate(
-            memory, self._total, values, at, weights, rewards, growth, updates
-        )
-        return result
+        weight: float,
+        reward: float,
+        own: tuple[Array, int, float] | None,
+    ) -> float:
+        """Add the context that begins at values[at], and learn it into a learner's memory, in one call.
 
-    def add_arm(self, arm: int, weight: float, reward: float) -> None:
-        """Add the unit vector of a coordinate."""
-        if self.bounds is not None:
-            context = np.eye(1, self.dimension, arm)[0]
-            self.add(context, reward, weight=weight)
-            return
-        self._total[self._diagonal[arm]] += weight * weight
-        self._total[self._total.size - self.dimension + arm] += weight * reward
-        self._count += 1
+        own: of a name with an own record its tallies, place and ρ, as for `learn_named`.
+        """
+        total: Array | None = self._total
+        if self.bounds is None:
+            self._count += 1
+        else:
+            self.add(values[at : at + self.dimension], reward, weight=weight)
+            total = None
+        growth: float
+        if own is None:
+            growth = learn_one(memory, total, values, at, self.dimension, weight, reward)
+        else:
+            growth = learn_named(memory, total, values, at, self.dimension, weight, reward, *own)
+        return growth
+
+    def add_and_learn_slate(self, memory: Array, values: Array, at: int, *rest: Any) -> tuple[float, int]:
+        """`add_and_learn` for all slots of a decision, without bounds; `rest` is as for `learn_slate`."""
+        self._count += len(rest[0])
+        result: tuple[float, int] = learn_slate(memory, self._total, values, at, *rest)
+        return result
 
     def decay(self, factor: float) -> None:
         """Let all records so far count less by this factor."""
@@ -138,7 +134,6 @@ class NonPrivateSums:
     def resize(self, dimension: int) -> None:
         """Accept records of more coordinates from now on."""
         self._total = embedded(self._total, dimension)
-        self._diagonal = diagonal_entries(dimension).tolist()
         self.dimension = dimension
 
     def release(self, number: int | None = None) -> Release:
@@ -146,7 +141,8 @@ class NonPrivateSums:
             return self._latest
         require(number in (None, self.spent + 1), "number", f"must be {self.spent + 1}", number)
         self.spent += 1
-        self._latest = Release(self.spent, self._total.copy(), self._count, self._digest)
+        packed, tallies = (self._total.copy(), {}) if self.content is None else self.content(self._total)
+        self._latest = Release(self.spent, packed, self._count, self._digest, tallies)
         return self._latest
 
     def state(self) -> dict[str, Any]:

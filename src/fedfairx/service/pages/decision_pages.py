@@ -102,7 +102,7 @@ async def decision(served: ServedAgent, query: QueryParams, role: str) -> View:
     ]
     if sees_all(role):
         explained = await asyncio.to_thread(explain, served, stored)
-        view["known"] = known_then(served.agent, stored)
+        view |= {"known": known_then(served.agent, stored), "alone": served.featureless}
         for row, each in zip(rows, explained.actions, strict=True):
             row |= {"share": each.share, "log_merit": each.log_merit}
         view |= _why(explained, query.get("of", ""), stored.action)

@@ -33,6 +33,7 @@ EXPOSED: Keys = {
 }
 
 
+MOST_REPORTED = 500  # actions in a report
 #: Who needs a look first: likely verdicts, the worst last.
 ORDER = (likely.IN_LINE, likely.UNKNOWN, likely.ABOVE, likely.BELOW)
 
@@ -156,6 +157,9 @@ async def report(served: ServedAgent, query: QueryParams, role: str) -> View:
         "privacy": await privacy(served, query, role),
         "version": serializers.VERSION,
         "features": [] if served.featureless else serializers.columns(served),
+        "featureless": served.featureless,
+        "named": bool(agent.names),
+        "most": MOST_REPORTED,
         "minimum_share": agent.options.minimum_share,
         "model_version": agent.model_version,
         "length": length,

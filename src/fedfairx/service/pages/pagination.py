@@ -29,6 +29,7 @@ class Listing(Generic[Item]):
     sort: str
     keys: Sequence[str]
     query: Mapping[str, str]
+    prefix: str = ""  # of its parameters, where a page has several
 
     @property
     def rows(self) -> Sequence[Item]:
@@ -45,6 +46,11 @@ class Listing(Generic[Item]):
 
     def link(self, **changes: object) -> str:
         """The address's query with some values changed; None removes one."""
+        if self.prefix:
+            changes = {
+                name if name == "format" else f"{self.prefix}{name}": each for name, each in changes.items()
+            }
+            changes |= {"table": self.prefix.rstrip("_")} if "format" in changes else {}
         return link(self.query, **changes)
 
 
@@ -56,10 +62,16 @@ def link(query: Mapping[str, str], **changes: object) -> str:
 
 
 def listed(
-    items: Sequence[Item], query: QueryParams, keys: Keys, name: Callable[[Item], str], default: str = ""
+    items: Sequence[Item],
+    query: QueryParams,
+    keys: Keys,
+    name: Callable[[Item], str],
+    default: str = "",
+    prefix: str = "",
 ) -> Listing[Item]:
     """The items whose name has the text `q` in it, sorted by `sort`, and the page `page` of them."""
-    search, sort, page = query.get("q", "").strip(), query.get("sort", default), query.get("page", "1")
+    search, page = query.get(f"{prefix}q", "").strip(), query.get(f"{prefix}page", "1")
+    sort = query.get(f"{prefix}sort", default)
     if len(search) > LONGEST or sort.lstrip("-") not in {"", *keys}:
         raise ProblemError("invalid", "q or sort must be as the page's own links and forms give them.")
     if not (page.isascii() and page.isdigit() and 1 <= int(page[:9]) == int(page)):
@@ -69,5 +81,5 @@ def listed(
     if sort:
         rows.sort(key=keys[sort.lstrip("-")], reverse=sort.startswith("-"))
     number = min(int(page), max(1, -(-len(rows) // LINES)))
-    parameters = {each: value for each, value in query.items() if each not in ("page", "format")}
-    return Listing(rows, len(items), number, search, sort, list(keys), parameters)
+    parameters = {each: value for each, value in query.items() if each not in (f"{prefix}page", "format")}
+    return Listing(rows, len(items), number, search, sort, list(keys), parameters, prefix)

@@ -15,19 +15,22 @@ import numpy as np
 from starlette.datastructures import QueryParams
 
 from fedfairx.agent.knowledge import Knowledge
+from fedfairx.agent.own_record import OwnRecord
+from fedfairx.agent.replay import Replay
 from fedfairx.fairness.contributions import changes
-from fedfairx.service.explanation import described, parts_of, unit_of, weights_of
+from fedfairx.service.explanation import by_name, described, parts_of, unit_of, weights_of
 from fedfairx.service.pages.charts import Scale
 from fedfairx.service.pages.page_data import View
 from fedfairx.service.pages.pagination import link
 from fedfairx.service.pages.periods import Period, period_of, periods
 from fedfairx.service.schemas import FeatureExplained
-from fedfairx.service.share_sentence import EXPECTED, share_sentence
+from fedfairx.service.share_sentence import EXPECTED, OWN_RECORD, share_sentence
 from fedfairx.storage.arrivals import arrivals
 from fedfairx.storage.queries import last_of, number_at
 from fedfairx.storage.records import StoredDecision
 
 if TYPE_CHECKING:
+    from fedfairx.agent.agent import Agent
     from fedfairx.service.served_agent import ServedAgent
 
 LEAST = 0.0005  # change of a share that is shown
@@ -44,6 +47,7 @@ class FeatureTotal:
     values: Counter[Any] = field(default_factory=Counter)
     others: float = 0.0
     times: int = 0  # decisions in which the action differed from others in it
+    last: float | str | bool | None = None  # value
 
 
 @dataclass
@@ -60,6 +64,7 @@ class ShareTotal:
     hidden: int = 0  # decisions of which it is not known what features change
     known_share: float = 0.0  # the share in all others
     unsure: float = 0.0  # share, less what it would be without what is not known yet
+    inferred: int = 0  # decisions in which that counts with the own record
     first: float | None = None
     last: float | None = None
     unit: str = "log merit"
@@ -68,8 +73,18 @@ class ShareTotal:
     guessed: int = 0  # decisions that rested on little
     features: dict[str, FeatureTotal] = field(default_factory=dict)
 
-    def add(self, served: ServedAgent, stored: StoredDecision, place: int, known: Knowledge) -> None:
-        """Count a decision in which the action has this place, and what it rested on."""
+    def add(
+        self,
+        served: ServedAgent,
+        stored: StoredDecision,
+        place: int,
+        known: Knowledge,
+        then: Agent | None = None,
+    ) -> None:
+        """Count a decision in which the action has this place, and what it rested on.
+
+        then: the agent as it was, if known.
+        """
         agent, weights, arms = served.agent, weights_of(stored), stored.policy.size
         whole = sum(weights)
         share = float(stored.policy[place]) / whole
@@ -88,8 +103,10 @@ class ShareTotal:
             self.known_share += share
             return
         self.others += (1.0 - share) / (arms - 1)
-        features = described(served, stored)
-        parts = parts_of(agent, stored, features, again=False)
+        features, parts = parts_of(
+            agent, stored, described(served, stored), then=() if then is None else (then,), split=False
+        )
+        self.inferred += features.effects is not None and features.own is None
         self.unit = unit_of(parts)
         unsure = 0.0 if parts.uncertainty is None else parts.uncertainty[place]
         pieces = np.array([*parts.features[place], unsure])
@@ -110,6 +127,7 @@ class ShareTotal:
             total.contribution += float(parts.features[place, number])
             total.gained += float(gained[number]) if finite else 0.0
             total.values[value] += 1
+            total.last = value
             total.others += others or 0.0
 
     def rows(self) -> list[FeatureExplained]:
@@ -123,10 +141,12 @@ class ShareTotal:
         value = sum(each * times for each, times in values.items()) / total.times if numbers else None
         if len(values) == 1:
             (value,) = values
+        if name == OWN_RECORD:
+            value = total.last
         return FeatureExplained(
             feature=name,
             value=value,
-            others=None if value is None else total.others / total.times,
+            others=None if value is None or name == OWN_RECORD else total.others / total.times,
             contribution=total.contribution / (self.offered - self.alone),
             change=self.change(total.gained),
             uncertainty=None,
@@ -135,7 +155,7 @@ class ShareTotal:
 
     def _told(self, row: FeatureExplained) -> FeatureExplained:
         """A row as a sentence has it: the mean of a feature that varied explains nothing."""
-        if row.feature == EXPECTED or row.feature not in self.varied:
+        if row.feature in (EXPECTED, OWN_RECORD) or row.feature not in self.varied:
             return row
         return msgspec.structs.replace(row, feature=f"varying {row.feature}", value=None, others=None)
 
@@ -204,6 +224,8 @@ async def share(served: ServedAgent, query: QueryParams, _role: str) -> View:
         "lengths": [length(row) for row in rows],
         "range": Scale.around([length(row) for row in rows]),
         "bounded": MOST if bounded else None,
+        "record": _record(served.agent, action) if total.offered else None,
+        "alone": served.featureless,
         "rule": served.agent.rule,
         "several": len(served.slots) > 1,
         "periods": periods(period),
@@ -214,9 +236,15 @@ async def share(served: ServedAgent, query: QueryParams, _role: str) -> View:
     }
 
 
+def _record(agent: Agent, name: str) -> OwnRecord | None:
+    """The own record of a name now; None if names play no part."""
+    return agent.record_of(name) or (OwnRecord(0.0, 0.0, 0.0, 0.0) if agent.names else None)
+
+
 def _read(served: ServedAgent, action: str, period: Period) -> tuple[ShareTotal, bool]:
     """The sums of a period, and whether it has more decisions than are read."""
-    journal, total, known, now = served.journal, ShareTotal(), served.agent.knowledge, served.agent.observed
+    journal, total, replay = served.journal, ShareTotal(), None
+    known, now = served.agent.knowledge, served.agent.observed
     first = 0 if period.since is None else number_at(journal, period.since)
     end = number_at(journal, period.until)
     start = last_of(journal, MOST, first=first, end=end)
@@ -224,8 +252,11 @@ def _read(served: ServedAgent, action: str, period: Period) -> tuple[ShareTotal,
     for stored in journal.decisions(after_seq=start - 1, before_seq=end):
         names = stored.names or []
         if action in names and stored.status != "withdrawn":
+            if replay is None and by_name(served.agent, stored):
+                replay = Replay(served.agent, stored.seq)
+            then = None if replay is None else replay.before(stored.seq)
             later = came.size - int(np.searchsorted(came, stored.seq))
-            total.add(served, stored, names.index(action), known.when(now - later))
+            total.add(served, stored, names.index(action), known.when(now - later), then)
     return total, start > first and last_of(journal, 1, first=first, end=start) > first
 
 

@@ -176,12 +176,14 @@ async def export(served: ServedAgent, request: Request) -> Response:
     headers = {"content-disposition": f'attachment; filename="decisions.{query.format}"'}
     headers |= {} if gone is None else {"fedfairx-gone": gone}
     kind = FORMATS[query.format]
+    own = {"contexts": not served.featureless}
     if query.format != "parquet":
-        return StreamingResponse(LINES[query.format](rows), media_type=kind, headers=headers)
+        lines = LINES[query.format](rows, **own)
+        return StreamingResponse(lines, media_type=kind, headers=headers)
     # A file without a name: it is gone with the response, however that ends.
     file = tempfile.TemporaryFile()  # noqa: SIM115
     try:
-        await asyncio.to_thread(write_parquet, rows, file)
+        await asyncio.to_thread(write_parquet, rows, file, **own)
     except BaseException:
         file.close()
         raise

@@ -8,22 +8,37 @@ from starlette.requests import Request
 
 from fedfairx.fairness import Likely, Row, Share
 from fedfairx.service import schemas
-from fedfairx.service.endpoint import Window, endpoint, query_of
+from fedfairx.service.endpoint import Named, endpoint, query_of
 from fedfairx.service.exposure_cache import YEAR, ExposureSnapshot
 from fedfairx.service.served_agent import ServedAgent
 
+ALL = Named()
 
-@endpoint("GET", "/v1/exposure", role="reader", query=Window)
+
+class ExposureQuery(Named):
+    """Which decisions, and which actions.
+
+    since: Made at this time or later, in seconds since 1970.
+    until: Made before this time.
+    """
+
+    since: schemas.Time | None = None
+    until: schemas.Time | None = None
+
+
+@endpoint("GET", "/v1/exposure", role="reader", query=ExposureQuery)
 async def exposure(served: ServedAgent, request: Request) -> schemas.ExposureTable:
     """Show how often each action and group was shown, and what it was entitled to."""
-    query = query_of(request, Window)
-    return _written(await served.exposures.look(since=query.since, until=query.until))
+    query = query_of(request, ExposureQuery)
+    return _written(await served.exposures.look(since=query.since, until=query.until), query)
 
 
-def _written(looked: ExposureSnapshot) -> schemas.ExposureTable:
+def _written(looked: ExposureSnapshot, query: Named = ALL) -> schemas.ExposureTable:
     table = looked.table
+    rows = [row for row in table.actions if query.asks_for(row.name)]
     return schemas.ExposureTable(
-        [_row(row, looked) for row in table.actions],
+        [_row(row, looked) for row in rows[: query.limit]],
+        len(rows),
         [_row(row, looked) for row in table.groups],
         table.draws,
         table.decisions,

@@ -1,4 +1,4 @@
-"""The model of the agent, its privacy guarantee, and its actions without features.
+"""The model of the agent, its privacy guarantee, and its declared actions.
 
 Each query runs in a thread: it may have to wait for the write queue, and the event loop must not wait.
 """
@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from fedfairx.errors import require
 from fedfairx.service import schemas, serializers
-from fedfairx.service.endpoint import endpoint
+from fedfairx.service.endpoint import Named, endpoint, query_of
 from fedfairx.service.served_agent import ServedAgent
 from fedfairx.util.config import LONGEST
 
@@ -19,12 +19,13 @@ REPLACED = "\ufffd"  # what the server makes of bytes that are not UTF-8
 CHANGE = ("invalid", "features", "conflict", "archived")  # why an action may not be changed
 
 
-@endpoint("GET", "/v1/model", role="reader")
-async def model(served: ServedAgent, _request: Request) -> schemas.Model:
+@endpoint("GET", "/v1/model", role="reader", query=Named)
+async def model(served: ServedAgent, request: Request) -> schemas.Model:
     """Show what was learnt, and the settings."""
+    asked = query_of(request, Named)
     change = await served.exposures.change()
     earned = await served.exposures.earnings()
-    return await asyncio.to_thread(serializers.model, served, change, earned)
+    return await asyncio.to_thread(serializers.model, served, change, earned, asked)
 
 
 @endpoint("GET", "/v1/privacy", role="reader")
@@ -35,7 +36,7 @@ async def privacy(served: ServedAgent, _request: Request) -> schemas.Privacy:
 
 @endpoint("GET", "/v1/actions", role="reader")
 async def actions(served: ServedAgent, _request: Request) -> schemas.ActionList:
-    """List actions without features, active and retired."""
+    """List declared actions, active and retired."""
     return await asyncio.to_thread(serializers.actions, served.agent)
 
 

@@ -232,7 +232,7 @@ def learn_sizes(lanes: LaneState, own: Rows, scratch: DecisionScratch) -> None:
     """Learn σ and sd again in the lanes whose own observations have doubled, from their own records (q,),
     and mark them for `derive_marked`."""
     numbers, notes = lanes.learner.numbers, lanes.notes
-    variance, ridge = learnt_sizes(lanes.learner, own, scratch.turned, None, True)
+    variance, ridge, _ = learnt_sizes(lanes.learner, own, scratch.turned, None, None)
     due = where_above(numbers[OBSERVED], notes[REFIT] - 0.5, numbers[LEARNING], 0.0)
     numbers[NOISE_VARIANCE] = where_above(due, 0.0, variance, numbers[NOISE_VARIANCE])
     numbers[PRIOR_VARIANCE] = where_above(due, 0.0, variance / ridge, numbers[PRIOR_VARIANCE])
